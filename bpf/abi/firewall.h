@@ -51,6 +51,8 @@ enum sizes {
 	PACKET_BYTES = 128,		/* of a struct packet */
 	NAT_ROW_WORDS = 16,		/* of a row of translations */
 	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
+	PREFIX_ROW_WORDS = 32,		/* of a row of prefixes of IPv6 */
+	MAX_PREFIX_ROWS = 256,		/* of each direction in one policy */
 	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
 	MAX_LISTED_SERIES = 64,		/* of rules that ask for lists of addresses: a bit each */
 	LISTED_SERIES_WORDS = 8,
@@ -214,14 +216,19 @@ enum budget {
 /* In flow.family. A packet of a translated flow from an end has that end's own address as its source and the other end's alias as its
  * destination, and leaves with the alias of the one and the own address of the other. */
 enum family_bits {
-	FLOW_OF_GATEWAY = 1,	/* the gateway has taken it: its responder is here, at an address of somebody else's (firewall/gateway.h) */
 	FLOW_FAMILY = 6,
+	FLOW_PREFIX_OF_0 = 1,	/* of IPv6: end 1 knows end 0 by its address outside (firewall/prefix.h) */
+	FLOW_PREFIX_OF_1 = 32,	/* the same of end 1; the bit has another meaning where FLOW_TRANSLATED is set */
 	FLOW_PROXIED = 8,	/* a cookie opened it, and the ends know each other by different numbers (firewall/renumber.h) */
 	FLOW_TRANSLATED = 16,	/* an end has an alias: the other end knows it by another address or port */
 	FLOW_MASQUERADED = 32,	/* the initiator's alias is an address of this machine, and the flow ends with it */
 	FLOW_IS_MAPPING = 64,	/* no flow: its initiator keeps its alias, for everybody or for the responder's address (firewall/mapping.h) */
-	FLOW_MAPPED = 128,	/* an end has its alias by a mapping */
+	FLOW_MAPPED = 128,	/* where FLOW_TRANSLATED is set: an end has its alias by a mapping */
+	FLOW_OF_GATEWAY = 128,	/* where it is not: the gateway has it, whose responder is here, at somebody else's address (firewall/gateway.h) */
 };
+
+#define FLOW_PREFIX_OF(end) ((end) ? FLOW_PREFIX_OF_1 : FLOW_PREFIX_OF_0)
+#define FLOW_PREFIXED (FLOW_PREFIX_OF_0 | FLOW_PREFIX_OF_1)
 
 #define ALIAS_ADDRESS 0		/* in flow.address_rest of an end */
 #define ALIAS_PORT 1

@@ -97,9 +97,10 @@ enum mapping_protocol {
 enum translates {
 	TRANSLATES = 1,			/* a policy has rows of translations */
 	TRANSLATES_TO_MAPPINGS = 2,	/* and some by which others may begin a flow to a mapping */
+	TRANSLATES_PREFIXES = 4,	/* and some of prefixes of IPv6 */
 };
 
-/* What is translated, in order; the first row that matches decides. IPv4 alone. Addresses, ports and services are in host order, each the
+/* What is translated of IPv4, in order; the first row that matches decides. Addresses, ports and services are in host order, each the
  * first and the last; a service is protocol << 16 | selector. */
 struct nat_row {
 	__u64 from;		/* zones, a bit each, by our own numbers */
@@ -115,6 +116,22 @@ struct nat_row {
 };
 
 _Static_assert(sizeof(struct nat_row) == NAT_ROW_WORDS * 4, "rows do not lie on two pages");
+
+/* The same of prefixes of IPv6 (RFC 6296). In host order; of an address the upper half before the lower one, of a range the first address before the last. */
+struct prefix_row {
+	__u64 from;		/* zones, a bit each, by our own numbers */
+	__u64 to;		/* of a row of destinations: zones that the prefix outside is for */
+	__u64 source[4];
+	__u64 destination[4];
+	__u64 prefix;		/* that takes the other's place */
+	__u64 keep;		/* bits of the upper half that stay */
+	__u32 kind;		/* NAT_EXEMPT or NAT_ONE_TO_ONE */
+	__u32 adjustment;	/* of the word that keeps the sum, in ones' complement */
+	__u32 is_long;		/* 1: it is the first word of the lower half that is not 0xffff; 0: the last one of the upper half */
+	__u32 pad[5];
+};
+
+_Static_assert(sizeof(struct prefix_row) == PREFIX_ROW_WORDS * 4, "rows do not lie on two pages");
 
 struct nat_rows {
 	__u32 at;
@@ -177,7 +194,7 @@ struct table_header {
 	struct nat_rows answered;	/* struct answered_row */
 	__u32 listed_series;	/* at: struct listed_series */
 	__u32 listed_series_count;
-	__u32 more[PAGE_WORDS - 124];
+	struct nat_rows prefixes[2];	/* struct prefix_row, by enum nat_direction */
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");

@@ -12,6 +12,7 @@
 #include "open.h"
 #include "parse.h"
 #include "ports.h"
+#include "prefix.h"
 #include "proxy.h"
 #include "reject.h"
 #include "related.h"
@@ -122,7 +123,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 		note_answered(flow);
 	}
 	if (!is_closed(flow->state) && !is_seen_now(flow, p)) {
-		if ((flow->seen ^ p->tick) >> MAPPING_SHIFT && READ_ONCE(flow->family) & FLOW_MAPPED)
+		if ((flow->seen ^ p->tick) >> MAPPING_SHIFT && is_mapped(flow))
 			refresh_mapping(p, flow);
 		note_seen(flow, p);
 	}
@@ -294,6 +295,19 @@ static __always_inline void note_in_vain(void *ctx, struct packet *p, const enum
 		count_in_vain(p);
 }
 
+/* Opens the flow of a packet that the policy allows. 0, or why it cannot be. */
+static __always_inline int open_admitted(struct packet *p)
+{
+	int reason;
+
+	if (!(p->flags & PACKET_TRANSLATED))
+		return open_flow(p);
+	if (p->family == 6)
+		return open_prefixed(p);
+	reason = open_mapping(p, 0) ?: open_mapping(p, 1);
+	return reason ?: open_translated(p);
+}
+
 /* A packet that the policy decides about. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -356,12 +370,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 			return exceed(p, reason);
 	}
 	if (!(p->flags & PACKET_STATELESS)) {
-		if (p->flags & PACKET_TRANSLATED) {
-			reason = open_mapping(p, 0) ?: open_mapping(p, 1);
-			if (reason)
-				return drop(p, reason);
-		}
-		reason = p->flags & PACKET_TRANSLATED ? open_translated(p) : open_flow(p);
+		reason = open_admitted(p);
 		if (reason)
 			return drop(p, reason);
 	}
@@ -596,8 +605,10 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	find_side(p);
 	flow = find_flow(p);
 	if (!flow)
+		flow = find_prefixed(p);
+	if (!flow)
 		return meet_at(ctx, p, hook);
-	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED)) {
+	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED | FLOW_PREFIXED)) {
 		if (is_translated(flow))
 			p->side = sender_of(p, flow);
 		p->flags |= PACKET_TRANSLATED;

@@ -35,11 +35,14 @@ static __always_inline void address_of(const __be32 *words, __u8 family, struct 
 /* Where a packet goes: of a translated flow not to where its header says. */
 static __always_inline void find_destination(const struct packet *p, struct address *destination)
 {
-	const struct flow *flow = p->flags & PACKET_TRANSLATED ? translated_flow(p) : 0;
+	const struct flow *flow = p->flags & PACKET_TRANSLATED ? changed_flow(p) : 0;
+	__u32 r = (p->side & 1) ^ 1;
 
 	address_of(p->destination, p->family, destination);
-	if (flow)
-		destination->words[0] = flow->address[(p->side & 1) ^ 1];
+	if (flow && is_prefixed(flow))
+		flow_address(flow, r, destination->words);
+	else if (flow && is_translated(flow))
+		destination->words[0] = flow->address[r];
 }
 
 /* What to say about a route that does not forward. */

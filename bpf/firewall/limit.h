@@ -390,7 +390,7 @@ __noinline int note_answered(struct flow *flow)
 
 	if (!flow)
 		return 0;
-	if (READ_ONCE(flow->family) & FLOW_MAPPED)
+	if (is_mapped(flow))
 		answer_mapping(flow);
 	mark = READ_ONCE(flow->mark);
 	if (mark == MARK_NONE || !(mark >> MARK_PER_SHIFT & 3))

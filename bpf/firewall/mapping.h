@@ -283,7 +283,7 @@ __noinline int keep_mappings(struct flow *flow, __u64 tick)
 {
 	struct packet probe;
 
-	if (!flow || flow->protocol != PROTOCOL_TCP || !(READ_ONCE(flow->family) & FLOW_MAPPED) || is_half_open(flow->state) ||
+	if (!flow || flow->protocol != PROTOCOL_TCP || !is_mapped(flow) || is_half_open(flow->state) ||
 	    is_closed(flow->state))
 		return 0;
 	for (__u32 turn = 0; turn < MAPPINGS_OF_FLOW; turn++) {

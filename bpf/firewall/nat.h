@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which translation a new flow of IPv4 gets: the policy's rows, one after the other, in the generation's pages. Its destination
+ * Which translation a new flow of IPv4 gets (of IPv6: prefix.h): the policy's rows, one after the other, in the generation's pages. Its destination
  * first, before its route and the rules are asked; its source when both have decided. Only the first packet of a flow
  * asks: its flow knows afterwards (alias.h), and translate.h writes what the flow knows.
  *
@@ -47,6 +47,17 @@ struct nat_room {
 	__be32 flow_address;	/* address and port, while a mapping is opened */
 	__be16 flow_port;
 	__u16 flow_pad;
+	/* Prefixes of IPv6: prefix.h. */
+	__u64 pair[4];		/* the search: source and destination, halves in host order */
+	__u64 from_zones;
+	__u64 to_zones;
+	__u64 outer_zones;	/* that the outside prefix is for by which a packet came; 0: it came by none */
+	__be32 asked[4];	/* what the packet's header says while `destination` is the true one; later its new source */
+	__be32 inside[4];	/* the true destination */
+	__be32 outside[4];	/* an address outside */
+	__be32 quoted[4];	/* by which the receiver of an error knows whom it sent to */
+	__u32 prefixed;		/* 1: the source has an address outside, 2: the destination has one */
+	__u32 prefix_pad;
 };
 
 struct {
@@ -117,6 +128,10 @@ static __always_inline bool has_ports(const struct packet *p)
 /* In mapping.h. */
 int meet_mapping(struct packet *p);
 
+/* In prefix.h. */
+int choose_inside(struct packet *p);
+int choose_outside(struct packet *p);
+
 /* Sends a packet that would open a flow where the policy wants it. Its header still says where it was sent to. */
 __noinline int choose_destination(struct packet *p)
 {
@@ -124,8 +139,10 @@ __noinline int choose_destination(struct packet *p)
 	const struct nat_row *row;
 	__u32 address;
 
-	if (!p || !room || p->family != 4)
+	if (!p || !room)
 		return 0;
+	if (p->family != 4)
+		return settings.translates & TRANSLATES_PREFIXES ? choose_inside(p) : 0;
 	room->asked_address = p->destination[0];
 	room->asked_port = p->destination_port;
 	room->asked_selector = p->selector;
@@ -156,10 +173,15 @@ static __always_inline void restore_destination(struct packet *p)
 
 	if (!room)
 		return;
+	p->flags &= ~PACKET_DESTINATION_TRANSLATED;
+	if (p->family == 6) {
+		for (int word = 0; word < 4; word++)
+			p->destination[word] = room->asked[word];
+		return;
+	}
 	p->destination[0] = room->asked_address;
 	p->destination_port = room->asked_port;
 	p->selector = room->asked_selector;
-	p->flags &= ~PACKET_DESTINATION_TRANSLATED;
 }
 
 /* One of a row's addresses, always the same one for a source (RFC 4787 REQ-2, "paired"). */
@@ -240,7 +262,7 @@ __noinline int choose_source(struct packet *p)
 	if (!p || !room)
 		return REASON_UNTRANSLATABLE;
 	if (p->family != 4)
-		return 0;
+		return settings.translates & TRANSLATES_PREFIXES ? choose_outside(p) : 0;
 	room->address = p->destination[0];
 	room->port = p->destination_port;
 	room->kind = NAT_EXEMPT;

@@ -112,6 +112,14 @@ static __always_inline bool is_translated(const struct flow *flow)
 	return READ_ONCE(flow->family) & FLOW_TRANSLATED;
 }
 
+/* Of a flow of IPv6: whether an end has an address outside. */
+static __always_inline bool is_prefixed(const struct flow *flow)
+{
+	__u8 family = READ_ONCE(flow->family);
+
+	return family & FLOW_PREFIXED && !(family & FLOW_TRANSLATED);
+}
+
 static __always_inline bool is_proxied(const struct flow *flow)
 {
 	return READ_ONCE(flow->family) & FLOW_PROXIED;
@@ -125,7 +133,12 @@ static __always_inline __u8 family_of(const struct flow *flow)
 /* Whether its packets go up to the transparent gateway. */
 static __always_inline bool is_of_gateway(const struct flow *flow)
 {
-	return READ_ONCE(flow->family) & FLOW_OF_GATEWAY;
+	return (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_OF_GATEWAY)) == FLOW_OF_GATEWAY;
+}
+
+static __always_inline bool is_mapped(const struct flow *flow)
+{
+	return (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_MAPPED)) == (FLOW_TRANSLATED | FLOW_MAPPED);
 }
 
 /* By which address and port the other end of a translated flow knows this end. */

@@ -8,6 +8,7 @@
 
 #include "fragments.h"
 #include "parse.h"
+#include "prefix.h"
 #include "renumber.h"
 #include "tcp.h"
 
@@ -152,10 +153,11 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	turn(quoted);
 	find_side(quoted);
 	slot = search_flow(quoted);
-	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	quoted->record = slot;
+	quoted->from = p->from;
+	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : find_prefixed(quoted);
 	if (!flow)
 		return 0;
-	quoted->record = slot;
 	/* Back again: who sent it. */
 	quoted->side = (is_translated(flow) ? sender_of(quoted, flow) : quoted->side) ^ 1;
 	turn(quoted);
@@ -181,7 +183,7 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
 	p->is_for_gateway = p->to == ZONE_SELF && is_of_gateway(flow);
-	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED)) {
+	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED | FLOW_PREFIXED)) {
 		p->flags |= PACKET_TRANSLATED;
 		p->record = quoted.record;
 		p->side = s ^ 1;

@@ -35,6 +35,7 @@ struct {
 	struct listed_series listed_series;
 	struct list_start list_start;
 	struct nat_row row;
+	struct prefix_row prefix_row;
 	struct answered_row answered;
 	struct table_command command;
 	enum table_task task;
@@ -85,7 +86,7 @@ static __always_inline bool has_lost_its_address(const struct flow *flow)
 {
 	struct address alias = { { alias_address(flow, flow->initiator & 1) }, 4, 0 };
 
-	return flow->family & FLOW_MASQUERADED && !is_local(&alias);
+	return is_translated(flow) && flow->family & FLOW_MASQUERADED && !is_local(&alias);
 }
 
 /* A flow that expired, as its first packet was: kept beside the stack, which is short. */

@@ -12,6 +12,7 @@
 #include "../net/checksum.h"
 #include "flows.h"
 #include "parse.h"
+#include "prefix.h"
 #include "renumber.h"
 
 #define TCP_CHECK_AT 16	/* in their headers */
@@ -230,6 +231,8 @@ static __always_inline int translate(void *ctx, const struct packet *p, const en
 		return REASON_UNTRANSLATABLE;
 	if (is_proxied(flow) && renumber_at(ctx, (struct packet *)p, (struct flow *)flow, hook))
 		return REASON_UNTRANSLATABLE;
+	if (is_prefixed(flow))
+		return change_prefixes(ctx, (struct packet *)p, (struct flow *)flow, hook) ? REASON_UNTRANSLATABLE : 0;
 	if (!is_translated(flow))
 		return 0;
 	if (p->flags & PACKET_ICMP_ERROR)

@@ -16,6 +16,8 @@ const POLICY: &str = include_str!("nat/nat.toml");
 const ROWS: &str = include_str!("nat/nat.txt");
 const MAPPING_POLICY: &str = include_str!("nat/mapping.toml");
 const MAPPING_ROWS: &str = include_str!("nat/mapping.txt");
+const PREFIX_POLICY: &str = include_str!("nat/prefix.toml");
+const PREFIX_ROWS: &str = include_str!("nat/prefix.txt");
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
 /// The bed with the hosts of the rows, and each interface's own address.
@@ -28,10 +30,20 @@ fn bed_under(hook: Hook, policy: &str) -> Bed {
     for host in [8, 9, 11, 12, 66, 67, 68, 69, 70] {
         bed.namespace().ip(&format!("neighbour add 198.18.1.{host} lladdr 02:00:00:00:01:02 dev in0"));
     }
-    let none = "::".parse().unwrap();
-    for (side, address) in [(Side::In, "198.18.1.1"), (Side::Out, "198.18.2.1")] {
+    bed.namespace().ip("route add fd01:203:405::/48 via 2001:2:0:1::2
+         route add fd02:0:0:7::/64 via 2001:2:0:1::2
+         route add fd03::/48 via 2001:2:0:1::2
+         route add 2001:db8:1::/48 via 2001:2:0:1::2
+         route add 2001:db8:ff::/48 via 2001:2:0:2::2");
+    for (side, v4, v6) in
+        [(Side::In, "198.18.1.1", "2001:2:0:1::1"), (Side::Out, "198.18.2.1", "2001:2:0:2::1")]
+    {
         let index = bed.indices()[side as usize];
-        bed.firewall().set_own_addresses(index, address.parse().unwrap(), none).unwrap();
+        bed.firewall().set_own_addresses(index, v4.parse().unwrap(), v6.parse().unwrap()).unwrap();
+    }
+    for address in ["fd01:203:405::1", "2001:db8:1:d550::99"] {
+        bed.namespace().ip(&format!("address add {address}/128 dev lo nodad"));
+        bed.firewall().add_local_address(address.parse().unwrap()).unwrap();
     }
     bed
 }
@@ -113,6 +125,53 @@ fn needs_root_every_row_leaves_as_it_says() {
 fn needs_root_mappings_are_as_the_rows_say() {
     let met = run_rows(MAPPING_POLICY, MAPPING_ROWS);
     assert!(["no-route!", "nat-exhausted", "rule-deny"].iter().all(|fate| met.contains(fate)), "{met:?}");
+}
+
+#[test]
+fn needs_root_prefixes_are_as_the_rows_say() {
+    let met = run_rows(PREFIX_POLICY, PREFIX_ROWS);
+    assert!(["untranslatable", "up", "rule-reject!"].iter().all(|fate| met.contains(fate)), "{met:?}");
+}
+
+/// RFC 6296 section 2.5: no flow keeps an address outside, so what changes in the policy holds for open flows. None leaves with its inside
+/// address that did not before.
+#[test]
+fn needs_root_prefixes_follow_the_policy_in_force() {
+    let entry = "prefix_to = \"2001:db8:1::/48\"";
+    let without = PREFIX_POLICY.replacen(
+        "prefix_to = \"2001:db8:1::/48\"\n",
+        "prefix_to = \"2001:db8:1::/48\"\nenabled = false\n",
+        1,
+    );
+    let (own, outside, other) = ("fd01:203:405:1::2", "2001:db8:1:d550::2", "2001:db8:5:d54c::2");
+    for hook in HOOKS {
+        let mut bed = bed_under(hook, &without);
+        let see = |bed: &mut Bed, port: u16, source: &str, expected: &str| {
+            let text = format!("{own} > 2001:2:0:2::2 udp {port}>53");
+            let expected = match expected {
+                "" => format!("out {source} > 2001:2:0:2::2 udp {port}>53"),
+                reason => reason.to_owned(),
+            };
+            assert_eq!(differs(bed, "in", &text, &expected), None);
+        };
+        see(&mut bed, 1, own, "");
+        bed.apply(PREFIX_POLICY);
+        // It was opened by this address, and the other end knows no other.
+        see(&mut bed, 1, own, "");
+        see(&mut bed, 2, outside, "");
+        bed.apply(&PREFIX_POLICY.replace(entry, "prefix_to = \"2001:db8:5::/48\""));
+        see(&mut bed, 2, other, "");
+        see(&mut bed, 3, other, "");
+        let answer = format!("2001:2:0:2::2 > {other} udp 53>2");
+        let to_own = format!("in 2001:2:0:2::2 > {own} udp 53>2");
+        assert_eq!(differs(&mut bed, "out", &answer, &to_own), None);
+        bed.apply(&without);
+        see(&mut bed, 2, "", "untranslatable");
+        see(&mut bed, 4, own, "");
+        bed.apply(PREFIX_POLICY);
+        see(&mut bed, 2, outside, "");
+        assert_eq!(bed.flows(&Filter::default()).len(), 4, "{hook:?}");
+    }
 }
 
 /// RFC 4787 REQ-1, where the port has to change: it is the same for all destinations, nobody else has it, and who begins from outside reaches its

@@ -293,8 +293,9 @@ fn judged(case: &Case<'_>, policy: &Policy, packet: &Packet) -> Packet {
         return *packet;
     }
     let Some((_, Some(new))) = policy.translate_destination(packet) else { return *packet };
-    let (destination, selector) = (new.address.into(), new.port.unwrap_or(packet.selector));
-    Packet { destination, selector, to: zone_of(case, policy, new.address), ..*packet }
+    let IpAddr::V4(address) = new.address else { panic!("IPv4 alone") };
+    let (destination, selector) = (new.address, new.port.unwrap_or(packet.selector));
+    Packet { destination, selector, to: zone_of(case, policy, address), ..*packet }
 }
 
 /// Whether the kernel sends a packet where the policy does, and from where the policy says. An entry that was not carried over says nothing.
@@ -315,12 +316,12 @@ fn assert_same_ends(case: &Case<'_>, policy: &Policy, seen: &Seen, number: u16, 
     let (Some(source), IpAddr::V4(destination)) = (seen.sources.get(&number), packet.destination) else {
         return false;
     };
-    let translation = policy.translate_source(packet).and_then(|(_, translation)| translation);
+    let translation = policy.translate_source(packet, None).and_then(|(_, translation)| translation);
     let is_right = match translation {
         None => is(*source, packet.source) || !case.is_exact,
         Some(SourceTranslation::Interface) => Some(*source) == link_of(case, destination).map(own),
         Some(SourceTranslation::OneOf(first, last)) => (first..=last).contains(source),
-        Some(SourceTranslation::Address(address)) => *source == address,
+        Some(SourceTranslation::Address(address)) => is(*source, address),
         // A query with a code, which conntrack does not look at.
         Some(SourceTranslation::Untranslatable) => return false,
     };

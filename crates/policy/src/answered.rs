@@ -30,7 +30,7 @@ impl Translation {
                 let is_meant = |range: &&(u32, u32)| self.answer_arp == Some(true) || range.0 == range.1;
                 (self.from, RangeSet::of(self.destination.v4.ranges().iter().filter(is_meant).copied()))
             }
-            Change::Masquerade { .. } | Change::Exempt => (0, RangeSet::default()),
+            Change::Masquerade { .. } | Change::Exempt | Change::Prefix(_) => (0, RangeSet::default()),
         }
     }
 }

@@ -54,6 +54,7 @@ pub mod gateways;
 pub mod interpret;
 pub mod lists;
 pub mod model;
+pub mod prefix;
 pub mod quantity;
 pub mod quota;
 pub mod ranges;

@@ -59,7 +59,7 @@ tables! {
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
     NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
-                  "destination_to", "one_to_one", "exempt", "answer_arp", "enabled", "mapping", "filtering"];
+                  "destination_to", "one_to_one", "prefix_to", "exempt", "answer_arp", "enabled", "mapping", "filtering"];
     LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];

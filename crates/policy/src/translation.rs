@@ -1,4 +1,4 @@
-//! Translation of IPv4 addresses: what an entry of `[[nat]]` says, what it does with a packet, and the rows that the data plane goes
+//! Translation of addresses: what an entry of `[[nat]]` says, what it does with a packet, and the rows that the data plane goes
 //! through. [`Policy::translate_destination`] and [`Policy::translate_source`] are the reference: they go through the entries one by one.
 //!
 //! Of a packet that would open a flow the destination is translated first (DNAT); then the packet is routed and judged by where it goes
@@ -6,7 +6,8 @@
 
 use crate::address::AddressSet;
 use crate::interpret::Packet;
-use crate::model::{Policy, SELF, Written, ZoneId, ZoneSet};
+use crate::model::{Policy, SELF, Written, ZoneSet};
+use crate::prefix::Prefixes;
 use crate::ranges::RangeSet;
 use crate::service::{ServiceSet, TCP, UDP};
 use std::net::{IpAddr, Ipv4Addr};
@@ -79,6 +80,8 @@ pub enum Change {
         /// The address of the first of the range.
         first: Ipv4Addr,
     },
+    /// Each source has an address outside with another prefix of IPv6 (RFC 6296), and whoever writes to that is sent to it.
+    Prefix(Prefixes),
 }
 
 /// Who may begin a flow to a mapping (RFC 4787 section 5). The rules judge all of them.
@@ -110,7 +113,7 @@ impl Filtering {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DestinationTranslation {
     /// The address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The port; `None`: as before.
     pub port: Option<u16>,
 }
@@ -123,8 +126,8 @@ pub enum SourceTranslation {
     /// One of these addresses, always the same one for the same source.
     OneOf(Ipv4Addr, Ipv4Addr),
     /// This one.
-    Address(Ipv4Addr),
-    /// None, because no flow can come of the packet: it is dropped as `untranslatable`.
+    Address(IpAddr),
+    /// None, because no flow can come of the packet, or its address has none outside (RFC 6296): it is dropped as `untranslatable`.
     Untranslatable,
 }
 
@@ -137,7 +140,7 @@ pub enum Direction {
     Source,
 }
 
-/// A part of a translation without holes, as the data plane compares it. All pairs are first and last.
+/// A part of a translation of IPv4 without holes, as the data plane compares it. All pairs are first and last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// Its translation's place in [`Policy::translations`].
@@ -169,12 +172,22 @@ impl Translation {
             source: self.source.v4.clone(),
             destination: self.destination.v4.clone(),
             service: keys(&self.service),
+            ..Seen::default()
+        };
+        let exempt = |from, to| Seen {
+            from,
+            source_v6: self.exempt_v6(&self.source),
+            destination_v6: self.exempt_v6(&self.destination),
+            ..forward(to)
         };
         match (self.change, direction) {
             (Change::Exempt, Direction::Destination) if self.to.is_some() => None,
-            (Change::Exempt, Direction::Destination)
-            | (Change::Destination { .. }, Direction::Destination) => Some(forward(all)),
-            (Change::Exempt, Direction::Source) => Some(forward(self.to.unwrap_or(all & !(1 << SELF)))),
+            (Change::Exempt, Direction::Destination) => Some(exempt(self.from, all)),
+            (Change::Destination { .. }, Direction::Destination) => Some(forward(all)),
+            (Change::Exempt, Direction::Source) => {
+                Some(exempt(self.from | 1 << SELF, self.to.unwrap_or(all & !(1 << SELF))))
+            }
+            (Change::Prefix(prefixes), _) => Some(self.seen_of_prefixes(prefixes, direction)),
             (
                 Change::Masquerade { .. } | Change::Source { .. } | Change::OneToOne { .. },
                 Direction::Source,
@@ -188,11 +201,31 @@ impl Translation {
                     source: RangeSet::full(),
                     destination: RangeSet::of([(first, last)]),
                     service: keys(&ServiceSet::any()),
+                    ..Seen::default()
                 })
             }
             (Change::Destination { .. }, Direction::Source)
             | (Change::Masquerade { .. } | Change::Source { .. }, Direction::Destination) => None,
         }
+    }
+
+    /// Of an exemption, what it says about IPv6. Packets of a flow have no service of their own in both directions, and a prefix is
+    /// translated by addresses alone, so an exemption of services says nothing.
+    fn exempt_v6(&self, set: &AddressSet) -> RangeSet<u128> {
+        if *self.service == ServiceSet::any() { set.v6.clone() } else { RangeSet::default() }
+    }
+
+    /// From outside, and from inside to the outside address of somebody there (RFC 6296 section 2.3 and RFC 4787 REQ-9): its destination. What
+    /// goes out: its source.
+    fn seen_of_prefixes(&self, prefixes: Prefixes, direction: Direction) -> Seen {
+        let to = self.to.unwrap_or(0);
+        let all = RangeSet::full();
+        let (from, source_v6, destination_v6) = match direction {
+            // Also what the firewall answers by an address inside of its own, to whom asked by its name outside.
+            Direction::Source => (self.from | 1 << SELF, RangeSet::of([prefixes.inside()]), all),
+            Direction::Destination => (self.from | to, all, RangeSet::of([prefixes.outside()])),
+        };
+        Seen { from, to, source_v6, destination_v6, service: keys(&ServiceSet::any()), ..Seen::default() }
     }
 
     /// Of one-to-one: the addresses outside.
@@ -207,17 +240,23 @@ impl Translation {
         self.enabled && matches!(self.mapping, Some(Filtering::Address | Filtering::EndpointIndependent))
     }
 
-    fn matches(&self, direction: Direction, packet: &Packet) -> bool {
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (packet.source, packet.destination) else {
-            return false;
-        };
+    /// Whether it decides about a packet that goes to one of some zones.
+    fn matches(&self, direction: Direction, packet: &Packet, to: ZoneSet) -> bool {
         self.enabled
             && self.seen(direction).is_some_and(|seen| {
-                let zones = |set: ZoneSet, zone: ZoneId| set >> zone & 1 != 0;
-                zones(seen.from, packet.from)
-                    && (direction == Direction::Destination || zones(seen.to, packet.to))
-                    && seen.source.contains(source.into())
-                    && seen.destination.contains(destination.into())
+                let ends = match (packet.source, packet.destination) {
+                    (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                        seen.source.contains(source.into()) && seen.destination.contains(destination.into())
+                    }
+                    (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                        seen.source_v6.contains(source.into())
+                            && seen.destination_v6.contains(destination.into())
+                    }
+                    _ => false,
+                };
+                seen.from >> packet.from & 1 != 0
+                    && (direction == Direction::Destination || seen.to & to != 0)
+                    && ends
                     && seen.service.contains(crate::service::key(packet.protocol, packet.selector))
             })
     }
@@ -229,12 +268,14 @@ pub(crate) fn keys(service: &ServiceSet) -> RangeSet<u32> {
 }
 
 /// What a translation compares in one direction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) from: ZoneSet,
     pub(crate) to: ZoneSet,
     pub(crate) source: RangeSet<u32>,
     pub(crate) destination: RangeSet<u32>,
+    pub(crate) source_v6: RangeSet<u128>,
+    pub(crate) destination_v6: RangeSet<u128>,
     pub(crate) service: RangeSet<u32>,
 }
 
@@ -243,14 +284,19 @@ impl Seen {
     pub(crate) fn covers(&self, other: &Self) -> bool {
         other.from & !self.from == 0
             && other.to & !self.to == 0
-            && self.source.covers(&other.source)
-            && self.destination.covers(&other.destination)
+            && (other.source.is_empty()
+                || (self.source.covers(&other.source) && self.destination.covers(&other.destination)))
+            && (other.source_v6.is_empty()
+                || (self.source_v6.covers(&other.source_v6)
+                    && self.destination_v6.covers(&other.destination_v6)))
             && self.service.covers(&other.service)
     }
 
-    /// How many rows it takes.
-    pub(crate) fn rows(&self) -> usize {
-        [&self.source, &self.destination, &self.service].map(|set| set.ranges().len()).iter().product()
+    /// How many rows it takes, and how many of prefixes.
+    pub(crate) fn rows(&self) -> [usize; 2] {
+        let v4 = [&self.source, &self.destination, &self.service].map(|set| set.ranges().len());
+        let v6 = [&self.source_v6, &self.destination_v6].map(|set| set.ranges().len());
+        [v4.iter().product(), v6.iter().product()]
     }
 }
 
@@ -261,10 +307,10 @@ impl Policy {
         if packet.from == SELF || !packet.opens_flow() {
             return None;
         }
-        let (place, entry) = self.first(Direction::Destination, packet)?;
+        let (place, entry) = self.first(Direction::Destination, packet, 0)?;
         let translation = match entry.change {
             Change::Destination { address, port } => Some(DestinationTranslation {
-                address,
+                address: address.into(),
                 port: port.filter(|_| matches!(packet.protocol, TCP | UDP)),
             }),
             Change::OneToOne { .. } => {
@@ -274,7 +320,12 @@ impl Policy {
                 };
                 let (inside, _) = entry.source.v4.ranges().first()?;
                 let address = Ipv4Addr::from(inside + (u32::from(destination) - outside));
-                Some(DestinationTranslation { address, port: None })
+                Some(DestinationTranslation { address: address.into(), port: None })
+            }
+            Change::Prefix(prefixes) => {
+                let IpAddr::V6(destination) = packet.destination else { return None };
+                let address = prefixes.map(Direction::Destination).apply(destination)?;
+                Some(DestinationTranslation { address: address.into(), port: None })
             }
             Change::Exempt | Change::Masquerade { .. } | Change::Source { .. } => None,
         };
@@ -282,30 +333,47 @@ impl Policy {
     }
 
     /// The entry that decides about a packet's source, once the packet goes where [`Policy::translate_destination`] sends it, and
-    /// what that source becomes; `None`: it stays as it is. Packets from and to the firewall itself stay as they are.
-    pub fn translate_source(&self, packet: &Packet) -> Option<(usize, Option<SourceTranslation>)> {
-        if packet.to == SELF || packet.from == SELF {
+    /// what that source becomes; `None`: it stays as it is. Packets from and to the firewall itself stay as they are. `asked` is the packet
+    /// before that, if it is another: who writes from inside to the outside address of somebody inside has its own outside address there.
+    pub fn translate_source(
+        &self,
+        packet: &Packet,
+        asked: Option<&Packet>,
+    ) -> Option<(usize, Option<SourceTranslation>)> {
+        if packet.from == SELF {
             return None;
         }
-        let (place, entry) = self.first(Direction::Source, packet)?;
+        if packet.source.is_ipv6() {
+            return self.translate_source_v6(packet, asked);
+        }
+        if packet.to == SELF {
+            return None;
+        }
+        let (place, entry) = self.first(Direction::Source, packet, 1 << packet.to)?;
         let translation = match entry.change {
-            Change::Exempt | Change::Destination { .. } => None,
+            Change::Exempt | Change::Destination { .. } | Change::Prefix(_) => None,
             _ if !packet.opens_flow() => Some(SourceTranslation::Untranslatable),
             Change::Masquerade { .. } => Some(SourceTranslation::Interface),
             Change::Source { first, last, .. } => Some(SourceTranslation::OneOf(first, last)),
             Change::OneToOne { first } => {
                 let IpAddr::V4(source) = packet.source else { return None };
                 let (inside, _) = entry.source.v4.ranges().first()?;
-                Some(SourceTranslation::Address(Ipv4Addr::from(
-                    u32::from(first) + (u32::from(source) - inside),
-                )))
+                Some(SourceTranslation::Address(
+                    Ipv4Addr::from(u32::from(first) + (u32::from(source) - inside)).into(),
+                ))
             }
         };
         Some((place, translation))
     }
 
-    fn first(&self, direction: Direction, packet: &Packet) -> Option<(usize, &Translation)> {
-        self.translations.iter().enumerate().find(|(_, entry)| entry.matches(direction, packet))
+    /// The entry that decides about a packet that goes to one of some zones.
+    pub(crate) fn first(
+        &self,
+        direction: Direction,
+        packet: &Packet,
+        to: ZoneSet,
+    ) -> Option<(usize, &Translation)> {
+        self.translations.iter().enumerate().find(|(_, entry)| entry.matches(direction, packet, to))
     }
 
     /// The rows of a direction, in order.

@@ -93,9 +93,10 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::SUCCESS);
             }
             let on = OnLists::of(&lists, packet.source, packet.destination);
+            let asked = before.map(|(_, asked)| asked);
             if args.brief {
                 let verdict = decide_listed(&policy, &packet, on, at);
-                outln!("{}", batch::brief(&policy, &packet, &verdict, None, json));
+                outln!("{}", batch::brief(&policy, &packet, asked.as_ref(), &verdict, None, json));
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, on, at);
@@ -106,7 +107,14 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 if packet.answers_query() {
                     answer["action"] = Action::Deny.name().into();
                     answer["reason"] = UNASKED.into();
-                } else if translated::untranslatable(&policy, &packet, explanation.verdict.action).is_some() {
+                } else if translated::untranslatable(
+                    &policy,
+                    &packet,
+                    asked.as_ref(),
+                    explanation.verdict.action,
+                )
+                .is_some()
+                {
                     answer["action"] = Action::Deny.name().into();
                 }
                 answer["translation"] = translated.to_json(&policy);
@@ -160,7 +168,7 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
     let asked = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
     let (mut packet, mut before) = (asked, None);
     if let Some((place, Some(translated))) = policy.translate_destination(&asked) {
-        packet.destination = translated.address.into();
+        packet.destination = translated.address;
         packet.selector = translated.port.unwrap_or(selector);
         before = Some((place, asked));
     }

@@ -96,6 +96,7 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     add_zones(&mut pages, &mut header, policy, numbers.zones);
     add_lists(&mut pages, &mut header, policy, numbers);
     header.translations = translations::add(&mut pages, policy, numbers.zones);
+    header.prefixes = translations::add_prefixes(&mut pages, policy, numbers.zones);
     header.answered = translations::add_answered(&mut pages, policy, numbers.zones);
     header.zone_numbers = zone_numbers(numbers.zones);
     pages.begin(PAGE_WORDS);

@@ -4,6 +4,7 @@ use super::pages::{Pages, halves};
 use crate::skeleton::types::{self, nat_kind, nat_mapping, sizes};
 use policy::Policy;
 use policy::model::{Change, ZoneSet};
+use policy::prefix::PrefixRow;
 use policy::translation::{Direction, Filtering, Row};
 
 const ROW_WORDS: usize = sizes::NAT_ROW_WORDS.0 as usize;
@@ -23,6 +24,18 @@ const _: () = assert!(
         && std::mem::offset_of!(types::nat_row, ports) == 52
         && std::mem::offset_of!(types::nat_row, mapping) == 56
 );
+const PREFIX_ROW_WORDS: usize = sizes::PREFIX_ROW_WORDS.0 as usize;
+const _: () = assert!(policy::prefix::MAX_PREFIX_ROWS == sizes::MAX_PREFIX_ROWS.0 as usize);
+const _: () = assert!(
+    size_of::<types::prefix_row>() == 4 * PREFIX_ROW_WORDS
+        && std::mem::offset_of!(types::prefix_row, source) == 16
+        && std::mem::offset_of!(types::prefix_row, destination) == 48
+        && std::mem::offset_of!(types::prefix_row, prefix) == 80
+        && std::mem::offset_of!(types::prefix_row, keep) == 88
+        && std::mem::offset_of!(types::prefix_row, kind) == 96
+        && std::mem::offset_of!(types::prefix_row, adjustment) == 100
+        && std::mem::offset_of!(types::prefix_row, is_long) == 104
+);
 
 /// Writes the rows of both directions, by `enum nat_direction`. `zones` are, for each zone of the policy, the data plane's numbers.
 pub(super) fn add(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> [types::nat_rows; 2] {
@@ -34,6 +47,38 @@ pub(super) fn add(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> [types::n
         }
         types::nat_rows { at, count: rows.len() as u32 }
     })
+}
+
+/// Writes the rows of prefixes, by `enum nat_direction`; none where no prefix is translated.
+pub(super) fn add_prefixes(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> [types::nat_rows; 2] {
+    [Direction::Destination, Direction::Source].map(|direction| {
+        let rows = if policy.translates_prefixes() { policy.prefix_rows(direction) } else { Vec::new() };
+        let at = pages.begin(PREFIX_ROW_WORDS);
+        for row in &rows {
+            pages.words(&prefix_row(row, zones));
+        }
+        types::nat_rows { at, count: rows.len() as u32 }
+    })
+}
+
+/// `struct prefix_row`, word by word.
+fn prefix_row(row: &PrefixRow, zones: &[u8]) -> [u32; PREFIX_ROW_WORDS] {
+    let mut words = [0; PREFIX_ROW_WORDS];
+    let ranges = [row.source.0, row.source.1, row.destination.0, row.destination.1];
+    let pairs = ranges.map(|address| [(address >> 64) as u64, address as u64]);
+    let map = row.map.map_or([0; 2], |map| [map.prefix, map.keep]);
+    let longs = [our_zones(row.from, zones), our_zones(row.to, zones)]
+        .into_iter()
+        .chain(pairs.into_iter().flatten())
+        .chain(map);
+    for (at, long) in longs.enumerate() {
+        words[2 * at..2 * at + 2].copy_from_slice(&halves(long));
+    }
+    let kind = if row.map.is_some() { nat_kind::NAT_ONE_TO_ONE } else { nat_kind::NAT_EXEMPT };
+    words[24] = kind.0;
+    words[25] = row.map.map_or(0, |map| map.adjustment.into());
+    words[26] = row.map.is_some_and(|map| map.is_long).into();
+    words
 }
 
 /// Writes the addresses for which ARP is answered.
@@ -98,14 +143,17 @@ fn mapping(filtering: Option<Filtering>) -> nat_mapping {
 pub(super) fn translates(policy: &Policy) -> u32 {
     let translates = u32::from(!policy.translations.is_empty()) * types::translates::TRANSLATES.0;
     let others_begin = policy.translations.iter().any(policy::translation::Translation::lets_others_begin);
-    translates | (u32::from(others_begin) * types::translates::TRANSLATES_TO_MAPPINGS.0)
+    translates
+        | (u32::from(others_begin) * types::translates::TRANSLATES_TO_MAPPINGS.0)
+        | (u32::from(policy.translates_prefixes()) * types::translates::TRANSLATES_PREFIXES.0)
 }
 
 fn change(policy: &Policy, row: &Row, direction: Direction) -> (nat_kind, [u32; 2], u32) {
     let range =
         |ports: Option<(u16, u16)>| ports.map_or(0, |(first, last)| u32::from(last) << 16 | u32::from(first));
     match row.change {
-        Change::Exempt => (nat_kind::NAT_EXEMPT, [0; 2], 0),
+        // Prefixes have rows of their own.
+        Change::Exempt | Change::Prefix(_) => (nat_kind::NAT_EXEMPT, [0; 2], 0),
         Change::Masquerade { ports } => (nat_kind::NAT_MASQUERADE, [0; 2], range(ports)),
         Change::Source { first, last, ports } => {
             (nat_kind::NAT_ADDRESS, [first.into(), last.into()], range(ports))

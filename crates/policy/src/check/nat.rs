@@ -1,9 +1,12 @@
 //! `[[nat]]`: which addresses are translated.
 
+mod prefix;
+
 use super::names::{Addresses, Names};
 use super::rules::{Words, is_rule_name, or_any, words, written, zone_set};
 use crate::address::AddressSet;
 use crate::model::{SELF, Written, Zone, ZoneSet};
+use crate::prefix::MAX_PREFIX_ROWS;
 use crate::schema;
 use crate::service::{ServiceSet, TCP, UDP, key};
 use crate::settings::Forwarding;
@@ -14,7 +17,7 @@ use std::ops::Range;
 use toml_reader::{Collector, Located, Section, shortened};
 
 /// The keys that say what changes, of which an entry has one.
-const CHANGES: [&str; 5] = ["masquerade", "source_to", "destination_to", "one_to_one", "exempt"];
+const CHANGES: [&str; 6] = ["masquerade", "source_to", "destination_to", "one_to_one", "prefix_to", "exempt"];
 
 pub(super) fn read<'t>(
     root: &Section<'t>,
@@ -52,13 +55,18 @@ pub(super) fn read<'t>(
 
 /// The data plane goes through the rows one by one.
 fn check_number(entries: &[Translation], c: &mut Collector<'_>) {
+    // Exemptions of everything are about IPv6 only where that is translated.
+    let has_prefixes = entries.iter().any(|entry| entry.enabled && matches!(entry.change, Change::Prefix(_)));
     for direction in [Direction::Destination, Direction::Source] {
-        let mut rows = 0;
+        let mut rows = [0_usize; 2];
+        let most = [MAX_ROWS, if has_prefixes { MAX_PREFIX_ROWS } else { usize::MAX }];
         for entry in entries.iter().filter(|entry| entry.enabled) {
-            rows += entry.seen(direction).map_or(0, |seen| seen.rows());
-            if rows > MAX_ROWS {
+            let more = entry.seen(direction).map_or([0; 2], |seen| seen.rows());
+            rows = [rows[0].saturating_add(more[0]), rows[1].saturating_add(more[1])];
+            if let Some(family) = (0..2).find(|family| rows[*family] > most[*family]) {
+                let (name, most) = (["IPv4", "IPv6"][family], most[family]);
                 let message =
-                    format!("the translations up to `{}` take more than {MAX_ROWS} rows", entry.name);
+                    format!("the translations up to `{}` take more than {most} rows of {name}", entry.name);
                 let help = "each combination of a source range, a destination range and a service range takes one: use networks \
                             and ranges without holes";
                 c.report(entry.span.clone(), message, Some(help.to_owned()));
@@ -134,7 +142,7 @@ fn mapping(section: &Section<'_>, change: Change, c: &mut Collector<'_>) -> Opti
     };
     let ports = match change {
         Change::Masquerade { ports } | Change::Source { ports, .. } => ports,
-        Change::Exempt | Change::Destination { .. } | Change::OneToOne { .. } => {
+        Change::Exempt | Change::Destination { .. } | Change::OneToOne { .. } | Change::Prefix(_) => {
             let Some(key) = ["mapping", "filtering"].into_iter().find(|key| has(key)) else {
                 return Some(None);
             };
@@ -216,7 +224,7 @@ fn change(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Change> {
     let said: Vec<&'static str> = CHANGES.into_iter().filter(|key| section.value(key).is_some()).collect();
     let [what] = said[..] else {
         let help = "write one of masquerade = true, source_to = \"203.0.113.7\", destination_to = \"10.0.0.5:8080\", one_to_one = \
-                    \"203.0.113.0/28\" or exempt = true";
+                    \"203.0.113.0/28\", prefix_to = \"2001:db8:1::/48\" or exempt = true";
         let message = match said[..] {
             [] => "the translation does not say what it changes".to_owned(),
             _ => format!("the translation changes several things: {}", said.join(", ")),
@@ -233,6 +241,7 @@ fn change(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Change> {
             let (first, last) = addresses(&section.text(what, c)?, c)?;
             Some(Change::Source { first, last, ports })
         }
+        "prefix_to" => prefix::change(section, c),
         _ => addresses(&section.text(what, c)?, c).map(|(first, _)| Change::OneToOne { first }),
     }
 }
@@ -256,9 +265,15 @@ fn answer_arp(section: &Section<'_>, change: Change, c: &mut Collector<'_>) -> O
     let what = match change {
         Change::Masquerade { .. } => "masquerade",
         Change::Exempt => "exempt",
+        Change::Prefix(_) => "prefix_to",
         _ => return section.flag("answer_arp", c).map(Some),
     };
-    let help = "take it out: the entry has no addresses of its own".to_owned();
+    let help = match change {
+        Change::Prefix(_) => {
+            "take it out: ARP is of IPv4, and the prefix has to be routed to this machine".to_owned()
+        }
+        _ => "take it out: the entry has no addresses of its own".to_owned(),
+    };
     c.report(section.key_span("answer_arp"), format!("`answer_arp` does not go with `{what}`"), Some(help));
     None
 }
@@ -288,8 +303,8 @@ fn ports(section: &Section<'_>, what: &str, c: &mut Collector<'_>) -> Option<Opt
 }
 
 fn only_ipv4<T>(text: &Located<&str>, c: &mut Collector<'_>) -> Option<T> {
-    let help = "write IPv4 addresses; IPv6 needs no translation, and that of its prefixes (NPTv6) comes with a later version";
-    let message = format!("`{}` is of IPv6, and only IPv4 is translated", shortened(text.value));
+    let help = "write IPv4 addresses, or translate a whole prefix of IPv6: prefix_to = \"2001:db8:1::/48\"";
+    let message = format!("`{}` is of IPv6, of which only prefixes are translated", shortened(text.value));
     c.report(text.span.clone(), message, Some(help.to_owned()));
     None
 }
@@ -353,9 +368,17 @@ fn check(section: &Section<'_>, fields: &Fields<'_>, change: Change, c: &mut Col
         c.report(span, message, Some(help.to_owned()));
         None
     };
+    if let Change::Prefix(_) = change {
+        return prefix::check(section, fields, wrong);
+    }
+    let is_of_all = *fields.service == ServiceSet::any();
     for (key, set) in [("source", &fields.source), ("destination", &fields.destination)] {
-        if set.v4.is_empty() {
-            let help = "only IPv4 is translated; IPv6 passes as it is";
+        let is_exempt = change == Change::Exempt && is_of_all && !set.v6.is_empty();
+        if set.v4.is_empty() && !is_exempt {
+            let help = match change {
+                Change::Exempt => "an exemption of some services is one of IPv4; of IPv6 leave `service` out",
+                _ => "only IPv4 is translated like this, and of IPv6 whole prefixes, with `prefix_to`",
+            };
             return wrong(key, format!("`{key}` has no address of IPv4"), help);
         }
     }
@@ -372,7 +395,7 @@ fn check(section: &Section<'_>, fields: &Fields<'_>, change: Change, c: &mut Col
             section.missing("to", "\"outside\"", c);
             return None;
         }
-        Change::Masquerade { .. } | Change::Source { .. } => {}
+        Change::Masquerade { .. } | Change::Source { .. } | Change::Prefix(_) => {}
         Change::Destination { port, .. } => {
             if has("to") {
                 let help = "take `to` out: the route to the new destination says which zone it goes to, and the rules name that zone";

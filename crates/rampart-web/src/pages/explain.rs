@@ -96,7 +96,7 @@ fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<usize>), S
     let mut packet = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
     let mut entry = None;
     if let Some((place, Some(to))) = policy.translate_destination(&packet) {
-        packet.destination = to.address.into();
+        packet.destination = to.address;
         packet.selector = to.port.unwrap_or(selector);
         entry = Some(place);
     }

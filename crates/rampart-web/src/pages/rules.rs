@@ -73,6 +73,14 @@ fn words(entry: &Translation) -> String {
         Change::Destination { address, port: Some(port) } => {
             format!("the destination becomes {address}, port {port}")
         }
+        Change::Prefix(prefixes) => {
+            let (outside, _) = prefixes.outside();
+            format!(
+                "each source gets the prefix {}/{} (RFC 6296), and comes back by it",
+                std::net::Ipv6Addr::from(outside),
+                prefixes.bits()
+            )
+        }
         Change::OneToOne { first } => format!("each source has an address of its own, from {first} on"),
     };
     change + &mapping.unwrap_or_default()

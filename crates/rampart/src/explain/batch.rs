@@ -47,7 +47,9 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
                     (None, Some(list)) => brief_of_list(policy, list, Some(number), json),
                     (None, None) => {
                         let on = lists.on_lists(packet.source, packet.destination);
-                        brief(policy, &packet, &tables.look_up_listed(&packet, on).0, Some(number), json)
+                        let verdict = tables.look_up_listed(&packet, on).0;
+                        let asked = before.as_ref().map(|(_, asked)| asked);
+                        brief(policy, &packet, asked, &verdict, Some(number), json)
                     }
                 };
                 writeln!(output, "{answer}")
@@ -83,10 +85,11 @@ pub(super) fn brief_of_list(policy: &Policy, list: usize, asked_in: Option<u64>,
 }
 
 /// What becomes of a packet in a line: `allow web`, or as JSON, with the number of the line that asked. Where a rule allows it and no translation can
-/// be made of it, the translation decides: `deny nat:out`.
+/// be made of it, the translation decides: `deny nat:out`. `asked` is the packet before its destination was translated.
 pub(super) fn brief(
     policy: &Policy,
     packet: &Packet,
+    asked: Option<&Packet>,
     verdict: &Verdict,
     asked_in: Option<u64>,
     json: bool,
@@ -94,7 +97,7 @@ pub(super) fn brief(
     if packet.answers_query() {
         return brief_of_reason(UNASKED, asked_in, json);
     }
-    let dropped_by = untranslatable(policy, packet, verdict.action);
+    let dropped_by = untranslatable(policy, packet, asked, verdict.action);
     let action = if dropped_by.is_some() { Action::Deny } else { verdict.action }.name();
     let rule = match (dropped_by, verdict.decider) {
         (None, Decider::Rule(place)) => Some(place),

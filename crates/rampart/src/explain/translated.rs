@@ -8,8 +8,13 @@ use policy::translation::{SourceTranslation, Translation};
 use serde_json::{Value, json};
 
 /// The entry for which a packet is dropped that the rules allow: its source must be translated, and cannot be.
-pub(super) fn untranslatable(policy: &Policy, packet: &Packet, action: Action) -> Option<usize> {
-    match policy.translate_source(packet) {
+pub(super) fn untranslatable(
+    policy: &Policy,
+    packet: &Packet,
+    asked: Option<&Packet>,
+    action: Action,
+) -> Option<usize> {
+    match policy.translate_source(packet, asked) {
         Some((place, Some(SourceTranslation::Untranslatable))) if action == Action::Allow => Some(place),
         _ => None,
     }
@@ -40,7 +45,8 @@ impl Translated {
         destination: Option<(usize, Packet)>,
         action: Action,
     ) -> Self {
-        let source = (action == Action::Allow).then(|| policy.translate_source(packet));
+        let source = (action == Action::Allow)
+            .then(|| policy.translate_source(packet, destination.as_ref().map(|(_, asked)| asked)));
         let by_mapping = if destination.is_none() { may_come_by_mapping(policy, packet) } else { None };
         Self { destination, source: source.flatten(), by_mapping }
     }
@@ -59,7 +65,7 @@ impl Translated {
                 format!("leaves with an address of {first}-{last}")
             }
             Some(SourceTranslation::Untranslatable) => {
-                "is dropped as untranslatable, because it is ICMP that is no query".to_owned()
+                "is dropped as untranslatable: it is ICMP that is no query, or its address has none outside (RFC 6296)".to_owned()
             }
         }
     }
