@@ -309,6 +309,13 @@ fn check_machine(config: &Config, taken: &NamedInterfaces) -> Result<(), Refusal
         }
     }
     for (at, port) in config.ports.iter().enumerate() {
+        let mtu = u64::from(taken.ends()[at].1);
+        if let Some(least) = port.mtu.filter(|least| *least > mtu) {
+            return Err(Refusal::wrong(format!(
+                "layer1: ports[{at}] is to have an MTU of {least}, and {} has {mtu}: the bench sets none",
+                port.location
+            )));
+        }
         let of_card = card_speed(&port.location);
         if let (Some(written), Some(real)) = (port.speed, of_card)
             && written != real

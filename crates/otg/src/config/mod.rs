@@ -42,6 +42,8 @@ pub(crate) struct Port {
     pub(crate) location: String,
     /// Bits a second, where `layer1` says so.
     pub(crate) speed: Option<u64>,
+    /// The MTU that the port must have at least, where `layer1` says so.
+    pub(crate) mtu: Option<u64>,
 }
 
 /// Frames from a port to another.
@@ -135,7 +137,12 @@ fn read_ports(root: &Node<'_>) -> Result<Vec<Port>, Refusal> {
     for node in root.list("ports")? {
         node.only(&["name", "location"])?;
         let (name, location) = (node.need("name")?, node.need("location")?);
-        let port = Port { name: name.text()?.to_owned(), location: location.text()?.to_owned(), speed: None };
+        let port = Port {
+            name: name.text()?.to_owned(),
+            location: location.text()?.to_owned(),
+            speed: None,
+            mtu: None,
+        };
         if port.name.is_empty() || ports.iter().any(|other| other.name == port.name) {
             return Err(name.refuse("each port has a name of its own"));
         }
@@ -164,7 +171,7 @@ fn port_called(node: &Node<'_>, ports: &[Port]) -> Result<usize, Refusal> {
 
 fn read_layer1(root: &Node<'_>, ports: &mut [Port]) -> Result<(), Refusal> {
     for node in root.list("layer1")? {
-        node.only(&["name", "port_names", "speed", "promiscuous"])?;
+        node.only(&["name", "port_names", "speed", "promiscuous", "mtu"])?;
         node.need("name")?.text()?;
         if let Some(promiscuous) = node.get("promiscuous").filter(|it| !matches!(it.flag(), Ok(true))) {
             return Err(
@@ -172,8 +179,10 @@ fn read_layer1(root: &Node<'_>, ports: &mut [Port]) -> Result<(), Refusal> {
             );
         }
         let speed = node.get("speed").map(|speed| bits_of(&speed)).transpose()?;
+        let mtu = node.get("mtu").map(|mtu| mtu.whole(64..=14_000)).transpose()?;
         for name in node.list("port_names")? {
             let port = port_called(&name, ports)?;
+            ports[port].mtu = mtu.or(ports[port].mtu);
             ports[port].speed = speed.or(ports[port].speed);
         }
     }
