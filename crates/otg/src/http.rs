@@ -162,12 +162,11 @@ fn parse(bytes: &[u8], name: &str) -> Result<Option<Head>, Wrong> {
     if body_bytes > MAX_BODY {
         return Err(refused(413, format!("a body of {body_bytes} bytes: {MAX_BODY} at most")));
     }
-    let is_json = |kind: &&str| {
+    let is_json = |kind: &str| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
     };
-    if method != "GET" && !field("content-type").iter().all(|kind| is_json(&kind))
-        || method != "GET" && field("content-type").is_empty()
-    {
+    let kinds = field("content-type");
+    if method != "GET" && (kinds.is_empty() || !kinds.iter().all(|kind| is_json(kind))) {
         return Err(refused(415, "a body is JSON, and its Content-Type says application/json"));
     }
     let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
