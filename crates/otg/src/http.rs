@@ -257,7 +257,8 @@ mod tests {
     fn requests_are_read_or_refused() {
         let json = "Host: localhost\r\nContent-Type: application/json\r\n";
         let huge = MAX_BODY + 1;
-        let rows: Vec<(String, Result<(&str, &str), u16>)> = vec![
+        type Row<'a> = (String, Result<(&'a str, &'a str), u16>);
+        let rows: Vec<Row<'_>> = vec![
             ("GET /config HTTP/1.1\r\nHost: localhost:8443\r\n\r\n".to_owned(), Ok(("/config", ""))),
             (
                 format!("POST /config HTTP/1.1\r\n{json}Content-Length: 2\r\n\r\n{{}}more"),

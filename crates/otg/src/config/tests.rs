@@ -62,7 +62,8 @@ fn what_is_left_out_is_as_the_api_says() {
 #[test]
 fn rates_and_durations_become_frames() {
     let speed = |word: &str| json!([{ "name": "l", "port_names": ["p1"], "speed": word }]);
-    let rows: [(&[(&str, Value)], f64, Option<u64>); 10] = [
+    type Row<'a> = (&'a [(&'a str, Value)], f64, Option<u64>);
+    let rows: [Row<'_>; 10] = [
         (&[("/flows/0/rate", json!({ "choice": "pps", "pps": "2500" }))], 2500.0, None),
         (&[("/flows/0/rate", json!({ "pps": 7 }))], 7.0, None),
         (
@@ -178,7 +179,8 @@ fn what_the_generator_cannot_send_is_refused_with_its_place() {
         let flows: Vec<Value> = (0..count).map(|number| flow(&format!("f{number}"))).collect();
         vec![("/flows", json!(flows))]
     };
-    let rows: Vec<(Vec<(&str, Value)>, &str)> = vec![
+    type Refused<'a> = (Vec<(&'a str, Value)>, &'a str);
+    let rows: Vec<Refused<'_>> = vec![
         (at("/captures", json!([{}])), "captures: not supported"),
         (at("/devices", json!([{}])), "devices: not supported"),
         (
