@@ -101,6 +101,8 @@ struct lane {
 	__u32 port;		/* index into the ports map */
 	__u32 reverse;		/* 1: from servers to clients */
 	__u32 to;		/* zone where frames come out, by its number: the sink of that zone's port */
+	__u32 mix_first;	/* the lane's part of the mix; lanes may share one */
+	__u32 mix_count;
 	__u32 translation[4];	/* what the firewall is asked to turn over in source addresses, as they lie in a frame; IPv4 in the last */
 };
 
@@ -142,13 +144,12 @@ struct control {
 	struct mix_size mix[MAX_MIX];
 	__u32 phase_count;
 	__u32 lane_count;
-	__u32 mix_count;
 	__u32 largest_bytes;	/* of the mix, without FCS: the size of the recycled frame */
 	__u32 sample_mask;	/* datagrams whose hidden number has none of these four bits are timed */
 	__u32 ip_version;
 	__u32 udp_checksum;
-	__u32 flow_first[MAX_CORES];	/* a core's slice of the flow table */
-	__u32 flow_count[MAX_CORES];
+	__u32 flow_first[MAX_CORES * MAX_LANES];	/* slice of the flow table, by core and lane of the sender; lanes may share one */
+	__u32 flow_count[MAX_CORES * MAX_LANES];
 	__u32 filling_offset;	/* in the frame */
 	__u32 fragments;	/* frames a datagram: 1 or 2 */
 	__u32 generators;	/* generating cores */

@@ -11,6 +11,7 @@ mod connections;
 mod external;
 mod kept;
 mod lies;
+mod otg;
 mod proxies;
 mod tutorials;
 mod weather;

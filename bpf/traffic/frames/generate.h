@@ -91,7 +91,8 @@ static __always_inline bool is_due(struct core *core, struct sender *sender, con
 	}
 	if (sender->due >= phase->end) {
 		read_clock(core);
-		if (core->now >= phase->end)
+		/* No lane has a frame left when the one that is due first has none. */
+		if (core->now >= phase->end || (sender->due == NO_FRAME_LEFT && core->now != 0))
 			end_phase(core);
 		return false;
 	}
@@ -202,10 +203,10 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 	return 0;
 }
 
-/* The flow of a core's slice with this number. */
-static __always_inline const struct flow *flow_at(__u32 core, __u32 number)
+/* The flow of a sender's slice with this number. */
+static __always_inline const struct flow *flow_at(__u32 core, __u32 lane, __u32 number)
 {
-	__u32 index = control.flow_first[core] + number;
+	__u32 index = control.flow_first[sender_place(core, lane)] + number;
 	__u32 page = index / FLOWS_PER_PAGE;
 	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
 
@@ -213,21 +214,21 @@ static __always_inline const struct flow *flow_at(__u32 core, __u32 number)
 }
 
 /* `stays`: the next frame is of the same flow. */
-static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, bool stays)
+static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, __u32 lane, bool stays)
 {
 	__u32 number = sender->flow_next;
 
 	if (!stays)
-		sender->flow_next = number + 1 < control.flow_count[core] ? number + 1 : 0;
-	return flow_at(core, number);
+		sender->flow_next = number + 1 < control.flow_count[sender_place(core, lane)] ? number + 1 : 0;
+	return flow_at(core, lane, number);
 }
 
-static __always_inline __u32 next_mix(struct sender *sender)
+static __always_inline __u32 next_mix(struct sender *sender, const struct lane *lane)
 {
 	__u32 mix = sender->mix_next;
 
-	sender->mix_next = mix + 1 < control.mix_count ? mix + 1 : 0;
-	return mix & (MAX_MIX - 1);
+	sender->mix_next = mix + 1 < lane->mix_count ? mix + 1 : 0;
+	return (lane->mix_first + mix) & (MAX_MIX - 1);
 }
 
 static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
@@ -274,10 +275,10 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 {
 	struct sender *sender = &core->senders[lane_number];
 	const struct lane *lane = &control.lanes[lane_number];
-	__u32 mix = next_mix(sender);
+	__u32 mix = next_mix(sender, lane);
 	const struct mix_size *size = &control.mix[mix];
 	bool is_first = size->place == FIRST_FRAGMENT;
-	const struct flow *flow = next_flow(sender, core_number, is_first);
+	const struct flow *flow = next_flow(sender, core_number, lane_number, is_first);
 	__u64 sequence = sender->sent;
 	__u64 veil = stamp_veil(&control.secret, core_number, lane_number, sequence >> (control.fragments - 1));
 	struct stamp stamp;
@@ -370,12 +371,12 @@ __noinline int send_forbidden(struct xdp_md *ctx)
 		begin_forbidden(core);
 	core->forbidden_second = 0;
 	kind = control.forbidden.kinds[core->forbidden_turn & 3];
+	flow = flow_at(core_number, number, sender->flow_next);
+	mix = (control.lanes[number].mix_first + sender->mix_next + second) & (MAX_MIX - 1);
 	if (kind == FORBIDDEN_ANSWER)
 		number = control.forbidden.answer_lane & (MAX_LANES - 1);
 	lane = &control.lanes[number];
-	mix = (sender->mix_next + second) & (MAX_MIX - 1);
 	size = &control.mix[mix];
-	flow = flow_at(core_number, sender->flow_next);
 	if (!flow)
 		return XDP_ABORTED;
 	veiled = read_clock(core) ^ stamp_veil(secret, core_number, number, sender->sent);

@@ -47,7 +47,7 @@ static __always_inline struct stamp *find_stamp(void *data, void *end, __u32 *is
  */
 static __always_inline bool overtaken_in_flow(const struct receiver *receiver, const struct claimed *claimed, __u32 lane)
 {
-	__u32 flow_count = control.flow_count[claimed->sender & (MAX_CORES - 1)];
+	__u32 flow_count = control.flow_count[sender_place(claimed->sender, lane)];
 	__u64 sequence = claimed->sequence, next = sequence + flow_count;
 
 	if (control.fragments == 2)
@@ -91,11 +91,11 @@ static __always_inline void measure_times(struct receiver *receiver, struct time
 }
 
 /* The flow whose turn a stream's sequence number is. */
-static __always_inline struct ends ends_of_turn(const struct claimed *claimed)
+static __always_inline struct ends ends_of_turn(const struct claimed *claimed, __u32 lane)
 {
-	__u32 sender = claimed->sender & (MAX_CORES - 1), count = control.flow_count[sender];
+	__u32 place = sender_place(claimed->sender, lane), count = control.flow_count[place];
 	__u64 turn = claimed->sequence >> (control.fragments - 1);
-	__u32 index = control.flow_first[sender] + (count ? turn % count : 0), page = index / FLOWS_PER_PAGE;
+	__u32 index = control.flow_first[place] + (count ? turn % count : 0), page = index / FLOWS_PER_PAGE;
 	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
 	const struct flow *flow;
 	struct ends none = {};
@@ -252,7 +252,7 @@ __noinline int count_strange(struct xdp_md *ctx, __u32 zone, __u32 damaged)
 				forbidden[frame.core]++;
 			return 0;
 		}
-		should = ends_of_turn(&frame.claimed);
+		should = ends_of_turn(&frame.claimed, frame.lane);
 		if (frame.stamp.check !=
 		    stamp_check(stamp_mix(&control.secret, frame.stamp.who, frame.stamp.what, &should))) {
 			unreadable[frame.core]++;

@@ -83,6 +83,16 @@ static __always_inline __u16 stamp_check(__u64 mix) { return mix >> 48; }
 /* The part that it does not show. It decides whose content is compared, so that nobody else knows. */
 static __always_inline __u32 stamp_hidden(__u64 mix) { return mix >> 16; }
 
+/* Where a sender's slice of the flow table is found. */
+static __always_inline __u32 sender_place(__u32 core, __u32 lane)
+{
+	__u32 place = core * MAX_LANES + lane;
+
+	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of this sum. */
+	barrier_var(place);
+	return place & (MAX_CORES * MAX_LANES - 1);
+}
+
 static __always_inline bool is_probe(__u64 who) { return stamp_core(who) == 0xff; }
 
 /* Number of a fragmented datagram: no two under way between the same hosts have one. */

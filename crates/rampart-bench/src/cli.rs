@@ -77,6 +77,8 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Serve runs, live progress and trends as web pages that change nothing.
     Serve(ServeArgs),
+    /// Serve the Open Traffic Generator API: clients such as snappi send flows between interfaces and read metrics.
+    Otg(OtgArgs),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -215,6 +217,46 @@ pub(crate) struct ServeArgs {
     /// Where runs are kept.
     #[command(flatten)]
     pub(crate) file: HistoryFile,
+}
+
+/// What stands between the ports of `otg`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BetweenName {
+    /// Frames arrive as they were sent: a cable, a switch, a transparent firewall.
+    Wire,
+    /// Frames arrive with the port's own Ethernet address and a TTL that is one less.
+    Router,
+}
+
+/// `otg`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  rampart-bench otg                                   https://127.0.0.1:8443/ until Ctrl-C, http:// too
+  rampart-bench otg --between router                  a routing firewall stands between the ports
+  rampart-bench otg --listen '[::1]:9443' --longest 10m
+  ip netns exec bench rampart-bench otg               the ports are interfaces of this namespace
+
+Clients name interfaces of the namespace that this runs in as locations of their ports. Nobody is asked for a password; so it
+serves this machine alone unless --allow-remote says otherwise. What it can do: docs/guide/otg.md.")]
+pub(crate) struct OtgArgs {
+    /// Address and port; port 0 is any that is free.
+    #[arg(long, default_value = ::otg::LISTEN, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: String,
+    /// Listen on an address that other machines reach as well.
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// What stands between the ports.
+    #[arg(long, default_value = "wire")]
+    pub(crate) between: BetweenName,
+    /// Longest time that flows are sent, up to 4h; those without an end are stopped then.
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) longest: std::time::Duration,
+    /// The core that generates.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) core: usize,
+    /// Take interfaces through which this machine is reached as well.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// `history`.

@@ -89,6 +89,16 @@ impl From<HistoryError> for Failure {
     }
 }
 
+impl From<::otg::OtgError> for Failure {
+    fn from(error: ::otg::OtgError) -> Self {
+        match error {
+            ::otg::OtgError::Generator(error) => error.into(),
+            ::otg::OtgError::Certificate(_) => Failure::Machine(error.to_string()),
+            other => Failure::Wrong(other.to_string()),
+        }
+    }
+}
+
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let machine = error.exit_status() == 3;

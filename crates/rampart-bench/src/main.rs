@@ -14,6 +14,7 @@ mod ledger;
 mod list;
 mod machine;
 mod manual;
+mod otg;
 mod output;
 mod pdf;
 mod progress;
@@ -56,6 +57,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         }
         Command::History(args) => history::history(args, cli.json),
         Command::Serve(args) => serve::serve(args, &interrupt()?),
+        Command::Otg(args) => otg::otg(args, &interrupt()?),
         Command::Completion { shell } => {
             let mut command = manual::with_names(Cli::command());
             let mut script = Vec::new();

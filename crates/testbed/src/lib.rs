@@ -13,6 +13,7 @@ pub mod dut;
 pub mod environment;
 mod error;
 pub mod guest;
+pub mod interface;
 mod journal;
 pub mod layout;
 pub mod leftovers;

@@ -10,6 +10,7 @@ use super::sinks::{self, Sinks};
 use super::skeleton::{
     FLOWS_PER_PAGE, FramesSkel, FramesSkelBuilder, MAX_CORES, MAX_LANES, MAX_PORTS, types,
 };
+use super::streams::Streaming;
 use crate::TrafficError;
 use crate::harness::{
     self, LiveSender, Memory, NOT_YET, Port, Run, Watch, send_through, to_schedule, wait_until,
@@ -129,6 +130,10 @@ pub struct Engine {
     free_slots: Vec<u32>,
     flow_capacity: u32,
     traffic: Option<TrafficShape>,
+    /// Sizes of its mix.
+    mix_count: u32,
+    /// Streams that were started and not yet ended.
+    pub(super) streams: Option<Streaming>,
     /// A whole frame of the largest size with the filling of every frame.
     pub(super) recycled: Vec<u8>,
     mark: u16,
@@ -155,6 +160,8 @@ impl Engine {
             free_slots: (0..MAX_PORTS as u32).rev().collect(),
             flow_capacity: pages * FLOWS_PER_PAGE as u32,
             traffic: None,
+            mix_count: 0,
+            streams: None,
             recycled: Vec::new(),
             mark: 0x5242,
             seen_turn: 1,
@@ -217,9 +224,19 @@ impl Engine {
                 shape.flows, self.flow_capacity
             )));
         }
+        let flows = flows::generate(shape)?;
+        self.write_shape(shape)?;
+        self.write_flows(&flows)?;
+        self.traffic = Some(shape.clone());
+        Ok(())
+    }
+
+    /// Writes everything of a shape but its flows. Whoever calls it sees to what traffic is set from then on.
+    pub(super) fn write_shape(&mut self, shape: &TrafficShape) -> Result<(), TrafficError> {
+        self.traffic = None;
         self.recycled = frame::recycled_frame(shape);
         let mix = frame::mix(shape, &self.recycled)?;
-        self.write_flows(&flows::generate(shape)?)?;
+        self.mix_count = mix.len() as u32;
         let filling_offset = frame::filling_offset(shape);
         self.memory.change(|state| {
             // The generator writes the filling afresh; frames larger than its room are made in user space.
@@ -230,7 +247,6 @@ impl Engine {
             control.filling_offset = filling_offset as u32;
             control.content_mask = frame::content_mask(shape);
             control.fragments = shape.fragments;
-            control.mix_count = mix.len() as u32;
             control.mix[..mix.len()].copy_from_slice(&mix);
             control.largest_bytes = u32::from(shape.frame.largest().bytes_without_fcs());
             control.ip_version = match shape.ip {
@@ -239,11 +255,10 @@ impl Engine {
             };
             control.udp_checksum = frame::udp_checksum_wanted(shape);
         });
-        self.traffic = Some(shape.clone());
         Ok(())
     }
 
-    fn write_flows(&mut self, flows: &[types::flow]) -> Result<(), TrafficError> {
+    pub(super) fn write_flows(&mut self, flows: &[types::flow]) -> Result<(), TrafficError> {
         let mut bytes = Vec::with_capacity(FLOWS_PER_PAGE * 8);
         for (page, flows) in flows.chunks(FLOWS_PER_PAGE).enumerate() {
             bytes.clear();
@@ -364,9 +379,10 @@ impl Engine {
                 schedule::for_core(plan.phases, &shares, number, plan.cores.len(), traffic.fragments)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let (lanes, answer_lane) = lanes(ports, plan, &traffic)?;
+        let (mut lanes, answer_lane) = lanes(ports, plan, &traffic)?;
+        lanes.iter_mut().for_each(|lane| lane.mix_count = self.mix_count);
         let mark = self.next_mark();
-        let seen_shift = seen_shift(plan.cores.len() * plan.lanes.len());
+        let seen = self.remember_anew(plan.cores, plan.lanes.len());
         let mut random = SplitMix64::new(secret()?);
         let forbidden = plan.forbidden.cloned().unwrap_or_default();
         let interval = forbidden::interval(plan.phases, plan.cores.len(), traffic.fragments);
@@ -376,9 +392,6 @@ impl Engine {
             _ => random.below(interval.max(1)),
         };
         let forbidden_due: Vec<u64> = plan.cores.iter().map(|_| first_due()).collect();
-        self.seen_turn = self.seen_turn.wrapping_add(reading::turns(self.memory));
-        let seen_turn = self.seen_turn;
-        reading::clear(self.memory, plan.cores, plan.lanes.len());
         self.memory.change(|state| {
             let control = &mut state.control;
             control.mark = mark;
@@ -390,22 +403,15 @@ impl Engine {
             control.grace = to_schedule(grace_seconds(plan.seconds()));
             control.secret = frame::secret(&mut random);
             control.forbidden = forbidden_control;
-            control.seen_shift = seen_shift;
-            for (number, &core) in plan.cores.iter().enumerate() {
-                for lane in 0..plan.lanes.len() {
-                    control.seen_first[core * MAX_LANES + lane] =
-                        ((number * plan.lanes.len() + lane) as u32) << seen_shift;
-                }
-            }
-            control.seen_turn = seen_turn;
+            seen.write(control);
             for (place, address) in state.forbidden_sources.iter_mut().zip(&forbidden.sources) {
                 *place = u32::from(*address).to_be();
             }
             control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
-                control.flow_first[core] = first;
-                control.flow_count[core] = count;
+                control.flow_first[core * MAX_LANES..][..MAX_LANES].fill(first);
+                control.flow_count[core * MAX_LANES..][..MAX_LANES].fill(count);
                 control.number[core] = number as u32;
                 state.cores[core].forbidden_due = forbidden_due[number];
             }
@@ -413,6 +419,13 @@ impl Engine {
         // Phases are the same for all cores but for the split of a burst, so each core's schedule is written apart.
         self.write_schedules(plan, &schedules)?;
         Ok(schedules)
+    }
+
+    /// Clears what the last trial left, and says where what is sent by `lanes` lanes on each of `cores` is remembered.
+    pub(super) fn remember_anew(&mut self, cores: &[usize], lanes: usize) -> Seen {
+        self.seen_turn = self.seen_turn.wrapping_add(reading::turns(self.memory));
+        reading::clear(self.memory, cores, lanes);
+        Seen { shift: seen_shift(cores.len() * lanes), turn: self.seen_turn, cores: cores.to_vec(), lanes }
     }
 
     fn write_schedules(&mut self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> Result<(), TrafficError> {
@@ -435,6 +448,27 @@ impl Engine {
             }
         });
         Ok(())
+    }
+}
+
+/// The places where the sink remembers which frames of a trial's streams arrived.
+pub(super) struct Seen {
+    shift: u32,
+    turn: u32,
+    cores: Vec<usize>,
+    lanes: usize,
+}
+
+impl Seen {
+    pub(super) fn write(&self, control: &mut types::control) {
+        control.seen_shift = self.shift;
+        control.seen_turn = self.turn;
+        for (number, &core) in self.cores.iter().enumerate() {
+            for lane in 0..self.lanes {
+                control.seen_first[core * MAX_LANES + lane] =
+                    ((number * self.lanes + lane) as u32) << self.shift;
+            }
+        }
     }
 }
 

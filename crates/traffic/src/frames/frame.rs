@@ -1,6 +1,7 @@
 //! Frames as bytes: the constant header of each lane, the sizes of a mix, and the filling.
 
 use super::skeleton::{MAX_MIX, types};
+use super::streams::Header;
 use crate::random::SplitMix64;
 use crate::{Port, TrafficError};
 use measure::frame::{FCS_BYTES, FrameSize, fragment_frames, smallest_fragmented_frame};
@@ -162,6 +163,59 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
     made.arrives = header;
     sum_headers(&mut made);
     made
+}
+
+/// The lane of a stream, whose addresses begin with these bytes.
+pub(crate) fn stream_lane(
+    mut made: types::lane,
+    ip: IpVersion,
+    stream: &Header,
+    (source, destination): (&[u8], &[u8]),
+) -> types::lane {
+    let mut header = [0u8; 64];
+    header[..6].copy_from_slice(&stream.destination_mac);
+    header[6..12].copy_from_slice(&stream.source_mac);
+    match ip {
+        IpVersion::V4 => {
+            header[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+            header[20..24].copy_from_slice(&[
+                u8::from(stream.dont_fragment) << 6,
+                0,
+                stream.ttl,
+                PROTOCOL_UDP,
+            ]);
+        }
+        IpVersion::V6 => {
+            header[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+            header[20..22].copy_from_slice(&[PROTOCOL_UDP, stream.ttl]);
+            // The last word of an address is each frame's own.
+            header[22..34].copy_from_slice(&source[..12]);
+            header[38..50].copy_from_slice(&destination[..12]);
+        }
+    }
+    write_class(&mut header[14..18], ip, stream);
+    made.udp_sum = match ip {
+        IpVersion::V4 => word_sum(&[0, PROTOCOL_UDP]),
+        IpVersion::V6 => pseudo_sum_v6(&header),
+    };
+    made.arrival_udp_sum = made.udp_sum;
+    made.header = header;
+    header[..6].copy_from_slice(&stream.arrival_mac);
+    header[if ip == IpVersion::V4 { 22 } else { 21 }] = stream.arrival_ttl;
+    made.arrives = header;
+    sum_headers(&mut made);
+    made
+}
+
+/// Writes traffic class and flow label into the first four bytes of an IP header.
+pub(crate) fn write_class(head: &mut [u8], ip: IpVersion, stream: &Header) {
+    match ip {
+        IpVersion::V4 => head[1] = stream.traffic_class,
+        IpVersion::V6 => {
+            let word = 6 << 28 | u32::from(stream.traffic_class) << 20 | stream.flow_label & 0xf_ffff;
+            head[..4].copy_from_slice(&word.to_be_bytes());
+        }
+    }
 }
 
 /// The sums of the constant parts of both IPv4 headers.

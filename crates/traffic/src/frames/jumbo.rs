@@ -59,7 +59,8 @@ impl Engine {
             .map(|port| packet_socket::sender(port, SEND_BUFFER_BYTES))
             .collect::<Result<Vec<_>, _>>()?;
         let mtu = control.largest_bytes as usize - ETHERNET_BYTES;
-        let flows = self.read_flows(control.flow_first[core], control.flow_count[core])?;
+        let flows =
+            self.read_flows(control.flow_first[core * MAX_LANES], control.flow_count[core * MAX_LANES])?;
         let batch = if plan.times_matter { 1 } else { BATCH };
         let buffers = vec![self.recycled.clone(); batch];
         let mut sender = PacketSender {
@@ -281,7 +282,7 @@ impl PacketSender {
         let flow = self.flows[sender.flow_next as usize];
         sender.flow_next = (sender.flow_next + 1) % self.flows.len() as u32;
         let mix = sender.mix_next as usize % MAX_MIX;
-        sender.mix_next = (sender.mix_next + 1) % self.control.mix_count;
+        sender.mix_next = (sender.mix_next + 1) % self.control.lanes[lane].mix_count;
         let size = self.control.mix[mix];
         let sequence = sender.sent;
         sender.sent += 1;

@@ -17,6 +17,7 @@ mod reading;
 mod schedule;
 mod sinks;
 mod skeleton;
+mod streams;
 
 pub use bare::BareLoop;
 pub use drops::DropCount;
@@ -29,3 +30,4 @@ pub use probe::{Arrival, ProbeFrame, Transport};
 pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
 pub use reading::{FIELD_NAMES, LaneTimes, Reading, StreamCounts};
 pub use schedule::MIN_FRAMES_PER_SECOND;
+pub use streams::{Ends, Header, MOST_COMBINATIONS, MOST_STREAMS, Stream, StreamState};
