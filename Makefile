@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels package test-package mutants check bench prepare clean
+.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels package test-package mutants check bench site prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -68,6 +68,10 @@ bench: ## The generator and the sink against themselves: the figures of SPEC.md
 	@scripts/prepare
 	cargo build --release --locked -p rampart-bench -p rampart
 	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- calibrate
+
+site: ## The documentation as pages for a browser, in target/site
+	@scripts/prepare
+	cargo xtask site "$${CARGO_TARGET_DIR:-target}/site"
 
 prepare: ## Install what is missing from the distribution's packages
 	@scripts/prepare test

@@ -604,7 +604,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		return meet_at(ctx, p, hook);
 	find_side(p);
 	flow = find_flow(p);
-	if (!flow)
+	if (!flow && hook != HOOK_NETFILTER)
 		flow = find_prefixed(p);
 	if (!flow)
 		return meet_at(ctx, p, hook);

@@ -155,7 +155,10 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	slot = search_flow(quoted);
 	quoted->record = slot;
 	quoted->from = p->from;
-	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : find_prefixed(quoted);
+	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	/* Where the kernel forwards it translates, too. */
+	if (!flow && f->hook != HOOK_NETFILTER)
+		flow = find_prefixed(quoted);
 	if (!flow)
 		return 0;
 	/* Back again: who sent it. */

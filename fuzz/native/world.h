@@ -305,6 +305,8 @@ static void world_prepare(void)
 	new_map(&proxy_rooms, 1, 0, sizeof(struct proxy_room));
 	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
 	new_map(&nat_rooms, 1, 0, sizeof(struct nat_room));
+	/* Holds a socket; it has a key, because programs write it. */
+	new_map(&gateway_socket, 1, 4, sizeof(struct bpf_sock));
 	new_map(&carried_flow, 1, 0, sizeof(struct flow));
 	new_map(&expired_packet, 1, 0, sizeof(struct packet));
 	scan_map = new_map(&scan_sources, SCAN_ROOM, 0, sizeof(struct scan_bucket));

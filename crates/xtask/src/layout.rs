@@ -230,7 +230,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `link`, as found in the file `from`, seen from the root.
-fn resolve(from: &str, link: &str) -> String {
+pub(crate) fn resolve(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in link.split('/') {

@@ -1,8 +1,9 @@
-//! Repository chores: `cargo xtask layout`, `cargo xtask schema`, `cargo xtask picture` and `cargo xtask mutants`. Nothing that ships depends on this crate.
+//! Repository chores: `cargo xtask layout`, `schema`, `site`, `picture` and `mutants`. Nothing that ships depends on this crate.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output goes to the terminal")]
 
 mod layout;
 mod mutants;
+mod site;
 mod tree;
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,6 +15,8 @@ const USAGE: &str = "cargo xtask CHORE
   layout    look for what no compiler sees: maps that lead nowhere, files that nothing embeds, unfinished marks
   schema    write docs/schema anew: rampart-bench-2.json from the types of the results, rampart-api.json from those of
             the firewall's socket
+  site FOLDER
+            write the documentation as a site: all pages, and the help of every command
   picture RUN
             draw docs/images/report.png anew: the top of the page of a run, given as its folder or its results.json; needs
             Chromium
@@ -36,6 +39,7 @@ fn run(chore: Option<&str>, of: Option<&str>) -> anyhow::Result<()> {
     match chore {
         Some("layout") => check_layout(),
         Some("schema") => write_schema().and_then(|()| write_api()),
+        Some("site") => write_site(Path::new(of.context(USAGE)?)),
         Some("picture") => draw_picture(Path::new(of.context(USAGE)?)),
         Some("mutants") => mutants::run(&root(), of),
         _ => bail!("{USAGE}"),
@@ -97,14 +101,57 @@ fn draw_picture(run: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The firewall describes its own socket. It is started and not linked: every other chore would have to build its data plane.
+fn write_site(folder: &Path) -> anyhow::Result<()> {
+    let tree = Tree::read(&root())?;
+    let commands = ["rampart", "rampart-bench", "rampart-web"].map(commands_of);
+    let commands = commands.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let files = site::files(&tree, &commands);
+    for file in &files {
+        let path = folder.join(&file.path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(&path, &file.text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    println!("{}: {} files", folder.join("index.html").display(), files.len());
+    Ok(())
+}
+
+/// A program says itself what its commands are.
+fn commands_of(program: &str) -> anyhow::Result<site::Commands> {
+    let whole = output_of(program, &["--help"])?;
+    let listed = whole.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+    let names = listed.lines().take_while(|line| line.starts_with("  "));
+    // What goes on over more lines stands further to the right.
+    let names = names
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != "help");
+    let mut help = vec![(program.to_owned(), whole.clone())];
+    for name in names {
+        help.push((format!("{program} {name}"), output_of(program, &[name, "--help"])?));
+    }
+    Ok(site::Commands { program: program.to_owned(), help })
+}
+
+/// The firewall describes its own socket.
 fn write_api() -> anyhow::Result<()> {
     let path = root().join("docs/schema/rampart-api.json");
+    std::fs::write(&path, output_of("rampart", &["openapi"])?)
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// What a program of ours prints. It is started and not linked: every other chore would have to build all of them.
+fn output_of(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let asked = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "-p", "rampart", "--", "openapi"])
+        .args(["run", "--quiet", "-p", program, "--bin", program, "--"])
+        .args(arguments)
         .current_dir(root())
         .output()
         .context("starting cargo")?;
-    ensure!(asked.status.success(), "rampart openapi: {}", String::from_utf8_lossy(&asked.stderr));
-    std::fs::write(&path, asked.stdout).with_context(|| format!("writing {}", path.display()))
+    ensure!(
+        asked.status.success(),
+        "{program} {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&asked.stderr)
+    );
+    String::from_utf8(asked.stdout)
+        .with_context(|| format!("{program} {} prints no text", arguments.join(" ")))
 }

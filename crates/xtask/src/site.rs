@@ -1,0 +1,269 @@
+//! The documentation as a site: every page of Markdown as HTML, with the commands' help beside them. Pages are made from the tree alone.
+
+use crate::tree::Tree;
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use std::fmt::Write as _;
+
+/// The page that readers come to first, which becomes `index.html`.
+const FIRST: &str = "docs/README.md";
+/// The parts of the list of pages, and where the pages of each lie; of two that fit the first holds.
+const PARTS: [(&str, &[&str]); 6] = [
+    ("Learn", &["docs/tutorials/"]),
+    ("Do", &["docs/guide/"]),
+    ("Look up", &["reference/", "docs/glossary.md", "suites/"]),
+    ("Understand", &["ARCHITECTURE.md", "docs/design/"]),
+    ("Decisions", &["docs/decisions/"]),
+    (
+        "Project",
+        &[
+            "README.md",
+            "SPEC.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "STYLE.md",
+            "docs/contributing.md",
+        ],
+    ),
+];
+
+/// A file of the site.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// Path from the site's folder.
+    pub(crate) path: String,
+    /// Its text.
+    pub(crate) text: String,
+}
+
+/// The help of a program and of its commands: each one's words, and what `--help` prints.
+pub(crate) struct Commands {
+    /// The program's name.
+    pub(crate) program: String,
+    /// `rampart up` and what its help says.
+    pub(crate) help: Vec<(String, String)>,
+}
+
+/// All pages of the site, and its style.
+pub(crate) fn files(tree: &Tree, commands: &[Commands]) -> Vec<File> {
+    let mut sources: Vec<(String, String)> = tree
+        .files()
+        .filter(|(path, _)| path.ends_with(".md") && part_of(path).is_some())
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .collect();
+    sources.extend(commands.iter().map(reference));
+    let list: Vec<Entry> = sources.iter().map(|(path, text)| Entry::of(path, text)).collect();
+    let first = (FIRST.to_owned(), tree.text(FIRST).to_owned());
+    let pages = std::iter::once(&first).chain(&sources);
+    let mut files: Vec<File> = pages.map(|(path, text)| page(path, text, &list)).collect();
+    files.push(File { path: "style.css".to_owned(), text: include_str!("site/style.css").to_owned() });
+    files
+}
+
+fn part_of(path: &str) -> Option<&'static str> {
+    let fits = |begin: &&str| path == *begin || (begin.ends_with('/') && path.starts_with(begin));
+    PARTS.iter().find(|(_, begins)| begins.iter().any(|begin| fits(begin))).map(|(part, _)| *part)
+}
+
+/// A line in the list of pages.
+struct Entry {
+    part: &'static str,
+    path: String,
+    title: String,
+}
+
+impl Entry {
+    fn of(path: &str, text: &str) -> Self {
+        let heading = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(path);
+        Self {
+            part: part_of(path).unwrap_or("Project"),
+            path: path.to_owned(),
+            title: heading.replace('`', ""),
+        }
+    }
+}
+
+/// The page of a program's commands, as Markdown.
+fn reference(commands: &Commands) -> (String, String) {
+    let mut text = format!("# Commands of {}\n", commands.program);
+    for (words, help) in &commands.help {
+        let _ = write!(text, "\n## {words}\n\n```\n{}\n```\n", help.trim_end());
+    }
+    (format!("reference/{}.md", commands.program), text)
+}
+
+fn page(path: &str, text: &str, list: &[Entry]) -> File {
+    let to = place(path);
+    let up = "../".repeat(to.matches('/').count());
+    let title = Entry::of(path, text).title;
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{} · Rampart</title>\n\
+         <link rel=\"stylesheet\" href=\"{up}style.css\">\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#page\">To the page</a>\n<nav aria-label=\"Pages\">\n\
+         <p><a href=\"{up}index.html\">Rampart</a></p>\n",
+        escape(&title)
+    );
+    for (part, _) in PARTS {
+        // Fifty decisions would hide all else, but for who reads them.
+        let open =
+            if part_of(path) == Some(part) || (path == FIRST && part != "Decisions") { " open" } else { "" };
+        let _ = writeln!(html, "<details{open}><summary>{part}</summary>\n<ul>");
+        for entry in list.iter().filter(|entry| entry.part == part) {
+            let here = if entry.path == path { " aria-current=\"page\"" } else { "" };
+            let _ = writeln!(
+                html,
+                "<li><a href=\"{up}{}\"{here}>{}</a></li>",
+                place(&entry.path),
+                escape(&entry.title)
+            );
+        }
+        html.push_str("</ul></details>\n");
+    }
+    html.push_str("</nav>\n<main id=\"page\">\n");
+    html.push_str(&body(path, text, list));
+    html.push_str("</main>\n</body>\n</html>\n");
+    File { path: to, text: html }
+}
+
+/// Where the page of a file lies in the site.
+fn place(path: &str) -> String {
+    match path {
+        FIRST => "index.html".to_owned(),
+        other => other.strip_suffix(".md").map_or_else(|| other.to_owned(), |stem| format!("{stem}.html")),
+    }
+}
+
+/// A page's text as HTML. HTML in it is shown as text; links to other pages lead to them, and those to files that are no pages are words.
+fn body(path: &str, text: &str, list: &[Entry]) -> String {
+    let events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
+    let mut out = Vec::with_capacity(events.len());
+    let mut links = Vec::new();
+    for (at, event) in events.iter().enumerate() {
+        out.push(match event {
+            Event::Html(text) | Event::InlineHtml(text) => Event::Text(text.clone()),
+            Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
+                let id = (*level != HeadingLevel::H1).then(|| CowStr::from(anchor(&events[at..])));
+                Event::Start(Tag::Heading {
+                    level: *level,
+                    id,
+                    classes: classes.clone(),
+                    attrs: attrs.clone(),
+                })
+            }
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                let to = target(path, dest_url, list);
+                links.push(to.is_some());
+                let Some(to) = to else { continue };
+                Event::Start(Tag::Link {
+                    link_type: *link_type,
+                    dest_url: to.into(),
+                    title: title.clone(),
+                    id: id.clone(),
+                })
+            }
+            Event::End(TagEnd::Link) if links.pop() == Some(false) => continue,
+            // A picture's own words are shown in its place.
+            Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => continue,
+            other => other.clone(),
+        });
+    }
+    let mut html = String::new();
+    pulldown_cmark::html::push_html(&mut html, out.into_iter());
+    // A wide table is moved by itself, and the page stays where it is.
+    html.replace("<table>", "<div class=\"wide\" tabindex=\"0\"><table>")
+        .replace("</table>", "</table></div>")
+}
+
+/// Where a link of the page `from` leads within the site.
+fn target(from: &str, url: &str, list: &[Entry]) -> Option<String> {
+    if url.starts_with('#') || url.starts_with("https://") {
+        return Some(url.to_owned());
+    }
+    let (file, anchor) =
+        url.split_once('#').map_or((url, String::new()), |(file, at)| (file, format!("#{at}")));
+    let file = crate::layout::resolve(from, file);
+    let is_page = file == FIRST || list.iter().any(|entry| entry.path == file);
+    let up = "../".repeat(place(from).matches('/').count());
+    is_page.then(|| format!("{up}{}{anchor}", place(&file)))
+}
+
+/// The name of a heading for links, as forges make it.
+fn anchor(events: &[Event<'_>]) -> String {
+    let until = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+    let words: String = until
+        .filter_map(|event| match event {
+            Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
+            _ => None,
+        })
+        .collect();
+    let plain = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    plain.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Vec<File> {
+        let tree = Tree::of(&[
+            (
+                FIRST,
+                "# Docs\n[guide](guide/a.md#two-words), [code](../src/x.rs), [out](https://example.org)\n",
+            ),
+            (
+                "docs/guide/a.md",
+                "# A `b` <c>\n\n## Two words\n\n<script>x</script>\n\n[home](../README.md) [spec](../../SPEC.md)\n\n|a|\n|-|\n|b|\n",
+            ),
+            ("SPEC.md", "# Spec\n[a](docs/guide/a.md)\n"),
+            ("src/x.rs", "fn x() {}"),
+            ("crates/x/NOTES.md", "# Notes\n"),
+        ]);
+        let help = vec![("rampart up".to_owned(), "Usage: rampart up <POLICY>\n".to_owned())];
+        files(&tree, &[Commands { program: "rampart".to_owned(), help }])
+    }
+
+    fn text<'a>(site: &'a [File], path: &str) -> &'a str {
+        site.iter().find(|file| file.path == path).map_or("", |file| &file.text)
+    }
+
+    #[test]
+    fn every_page_is_there_and_links_to_the_others() {
+        let site = site();
+        let paths: Vec<&str> = site.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(
+            paths,
+            ["index.html", "docs/guide/a.html", "SPEC.html", "reference/rampart.html", "style.css"]
+        );
+        for (page, words) in [
+            (
+                "index.html",
+                "<a href=\"docs/guide/a.html#two-words\">guide</a>, code, <a href=\"https://example.org\">out</a>",
+            ),
+            ("index.html", "<title>Docs · Rampart</title>"),
+            (
+                "docs/guide/a.html",
+                "<a href=\"../../index.html\">home</a> <a href=\"../../SPEC.html\">spec</a>",
+            ),
+            ("docs/guide/a.html", "<h2 id=\"two-words\">"),
+            (
+                "docs/guide/a.html",
+                "<li><a href=\"../../docs/guide/a.html\" aria-current=\"page\">A b &lt;c&gt;</a></li>",
+            ),
+            ("docs/guide/a.html", "href=\"../../style.css\""),
+            ("docs/guide/a.html", "<div class=\"wide\" tabindex=\"0\"><table>"),
+            ("SPEC.html", "<a href=\"docs/guide/a.html\">a</a>"),
+            (
+                "reference/rampart.html",
+                "<h2 id=\"rampart-up\">rampart up</h2>\n<pre><code>Usage: rampart up &lt;POLICY&gt;\n",
+            ),
+        ] {
+            assert!(text(&site, page).contains(words), "{page}: {words}\n{}", text(&site, page));
+        }
+        assert!(!text(&site, "docs/guide/a.html").contains("<script>"));
+    }
+}
