@@ -62,7 +62,7 @@ pub(crate) fn files(tree: &Tree, commands: &[Commands]) -> Vec<File> {
 
 fn part_of(path: &str) -> Option<&'static str> {
     let fits = |begin: &&str| path == *begin || (begin.ends_with('/') && path.starts_with(begin));
-    PARTS.iter().find(|(_, begins)| begins.iter().any(|begin| fits(begin))).map(|(part, _)| *part)
+    PARTS.iter().find(|(_, begins)| begins.iter().any(fits)).map(|(part, _)| *part)
 }
 
 /// A line in the list of pages.
