@@ -23,9 +23,8 @@ const ROUND: u32 = 10;
 /// Flows of the table, and how many of a flood's find no room.
 const FLOWS: u16 = 4096;
 const FLOOD: u16 = 2 * FLOWS;
-/// The heap grows by 132 KiB at a time, and a step of either of the two that threads share may come at any moment. A leak of 700 bytes a
-/// flap is more than this in the first life, and so is one of 8 KiB a policy.
-const MEMORY_KIB: u64 = 300;
+/// A leak of three hundred bytes a flap is more than this in the first life, and so is one of four KiB a policy.
+const MEMORY_KIB: u64 = 128;
 
 /// What a firewall holds, in its process and in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]

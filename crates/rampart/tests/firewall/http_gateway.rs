@@ -51,27 +51,22 @@ fn large() -> Vec<u8> {
     (0..LARGE).map(|place| (place * place / 7 + place) as u8).collect()
 }
 
-/// curl on the host inside, through the gateway.
-fn curl(bed: &Bed, words: &[&str]) -> Output {
+/// curl on the host inside.
+pub(crate) fn curl(bed: &Bed, words: &[&str]) -> Output {
     let namespace = bed.namespace("in");
-    let mut command = Command::new("ip");
-    command.args([
-        "netns",
-        "exec",
-        &namespace,
-        "curl",
-        "-sS",
-        "--max-time",
-        "100",
-        "-x",
-        "http://10.81.1.1:3128",
-    ]);
-    command.args(words).output().unwrap()
+    let fixed = ["netns", "exec", &namespace, "curl", "-sS", "--max-time", "100"];
+    Command::new("ip").args(fixed).args(words).output().unwrap()
+}
+
+/// The same through the gateway.
+fn curl_by_proxy(bed: &Bed, words: &[&str]) -> Output {
+    curl(bed, &[&["-x", "http://10.81.1.1:3128"][..], words].concat())
 }
 
 /// The status that curl gets.
 fn status(bed: &Bed, words: &[&str]) -> String {
-    let output = curl(bed, &[&["-o", "/dev/null", "-w", "%{http_code} %{http_connect}"][..], words].concat());
+    let output =
+        curl_by_proxy(bed, &[&["-o", "/dev/null", "-w", "%{http_code} %{http_connect}"][..], words].concat());
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -158,7 +153,7 @@ fn needs_root_a_gateway_serves_and_is_started_again_beside_the_packet_filter() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         assert_eq!(status(&bed, &words), expected, "{words:?}");
     }
-    let output = curl(&bed, &[&site("/large")]);
+    let output = curl_by_proxy(&bed, &[&site("/large")]);
     assert_eq!(Sha256::digest(&output.stdout), Sha256::digest(large()), "{} bytes", output.stdout.len());
     let events = bed.json(&["log"]);
     let has = |rule: &str, reason: &str, path: &str| {

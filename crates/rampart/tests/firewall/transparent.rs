@@ -2,10 +2,9 @@
 //! connections, and without its process they are refused.
 
 use crate::bed::{Bed, Outcome, until};
-use crate::http_gateway::{children, gateway, nginx, worker};
+use crate::http_gateway::{children, curl, gateway, nginx, worker};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
 use testkit::namespace::Background;
 
 const PACKETS: &str = "[[rules]]\nname = 'web'\nfrom = 'inside'\nto = 'outside'\nservice = 'tcp/8080-8081'\naction = 'allow'\ngateway = 'web'\n\
@@ -17,22 +16,8 @@ const RULES: &str = "[[gateways.web.rules]]\nname = 'private'\naction = 'deny'\n
 
 /// The status that curl gets without a proxy.
 fn status(bed: &Bed, words: &[&str]) -> String {
-    let namespace = bed.namespace("in");
-    let mut command = Command::new("ip");
-    command.args([
-        "netns",
-        "exec",
-        &namespace,
-        "curl",
-        "-sS",
-        "--max-time",
-        "100",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-    ]);
-    String::from_utf8(command.args(words).output().unwrap().stdout).unwrap()
+    let output = curl(bed, &[&["-o", "/dev/null", "-w", "%{http_code}"][..], words].concat());
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn names(bed: &Bed) -> Background {
