@@ -74,8 +74,8 @@ __noinline int gateway_listens_tc(struct __sk_buff *ctx, struct packet *p)
 /* A packet whose rule names the gateway opens a flow with it. VERDICT_NEXT: it may. */
 static __always_inline enum verdict go_to_gateway(void *ctx, struct packet *p, const enum hook hook)
 {
-	/* Fragments are put together behind the place where sockets are assigned. A translated destination would be told to the gateway as
-	 * the one that was asked for; a bridge has no addresses; and `check` refuses what is not TCP. */
+	/* Fragments are put together behind the place where sockets are assigned. The gateway would take a translated
+	 * destination for the one that was asked for; a bridge has no addresses; and `check` refuses what is not TCP. */
 	if (hook == HOOK_NETFILTER || p->protocol != PROTOCOL_TCP || across(p) ||
 	    p->flags & (PACKET_FROM_SELF | PACKET_FIRST_FRAGMENT | PACKET_DESTINATION_TRANSLATED))
 		return drop(p, REASON_GATEWAY);

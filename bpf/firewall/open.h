@@ -70,6 +70,25 @@ static __always_inline struct flow *new_record(struct packet *p, __u32 *record)
 	return flow;
 }
 
+/* Puts a record where the packets of its flow find it. 0, or why it is given back: REASON_CONTENDED, another core was first with the same ends. */
+static __always_inline int put_record(struct packet *p, struct flow *flow, __u32 record)
+{
+	__u64 slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
+
+	if (!publish(p, slot)) {
+		give_back(flow, record);
+		return REASON_TABLE_FULL;
+	}
+	if (is_alone(p, slot)) {
+		p->record = slot;
+		tally(TALLY_OPENED, 1);
+		return 0;
+	}
+	/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
+	remove_flow(flow, slot, END_UNSEEN);
+	return REASON_CONTENDED;
+}
+
 /* Puts the flow of an allowed packet into the table. 0, or the reason why it cannot be. */
 __noinline int open_flow(struct packet *p)
 {
@@ -87,18 +106,9 @@ __noinline int open_flow(struct packet *p)
 
 		if (!flow)
 			return REASON_TABLE_FULL;
-		slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
-		if (!publish(p, slot)) {
-			give_back(flow, record);
-			return REASON_TABLE_FULL;
-		}
-		if (is_alone(p, slot)) {
-			p->record = slot;
-			tally(TALLY_OPENED, 1);
-			return 0;
-		}
-		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
-		remove_flow(flow, slot, END_UNSEEN);
+		reason = put_record(p, flow, record);
+		if (reason != REASON_CONTENDED)
+			return reason;
 		slot = search_flow(p);
 		if (slot) {
 			p->record = slot;

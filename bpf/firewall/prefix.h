@@ -269,24 +269,18 @@ __noinline int choose_outside(struct packet *p)
 /* Publishes the record of a flow whose packet has its true ends. */
 static __always_inline int publish_prefixed(struct packet *p, struct flow *flow, __u32 record, __u32 prefixed)
 {
-	__u64 slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
 	__u32 s = p->side & 1;
+	__u64 slot;
+	int reason;
 
 	if (prefixed & 1)
 		flow->family |= FLOW_PREFIX_OF(s);
 	if (prefixed & 2)
 		flow->family |= FLOW_PREFIX_OF(s ^ 1);
-	if (!publish(p, slot)) {
-		give_back(flow, record);
-		return REASON_TABLE_FULL;
-	}
-	if (is_alone(p, slot)) {
-		p->record = slot;
-		tally(TALLY_OPENED, 1);
-		return 0;
-	}
 	prefixed = flow->family & FLOW_PREFIXED;
-	remove_flow(flow, slot, END_UNSEEN);
+	reason = put_record(p, flow, record);
+	if (reason != REASON_CONTENDED)
+		return reason;
 	slot = search_flow(p);
 	p->record = slot;
 	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;

@@ -13,7 +13,7 @@ use traffic::{Engine, Header, Ports, Stream, StreamState};
 const ZONES: [Zone; 3] = [Zone::Private, Zone::Dmz, Zone::Hostile];
 /// Over how long rates are taken.
 const RATE_OVER: Duration = Duration::from_secs(1);
-/// Time for the generator to end when it is told to.
+/// Longest time that the generator takes to end once its streams are stopped.
 const STOPPING: Duration = Duration::from_secs(5);
 /// Bytes of a frame that the counters leave out.
 const FCS: u64 = measure::frame::FCS_BYTES as u64;
@@ -118,7 +118,7 @@ impl Bench {
                 "flows are being sent: stop them before you set another configuration",
             ));
         }
-        self.let_go();
+        self.release_ports();
         let locations: Vec<&str> = config.ports.iter().map(|port| port.location.as_str()).collect();
         if locations.is_empty() {
             self.config = config;
@@ -140,7 +140,7 @@ impl Bench {
     }
 
     /// Gives the ports back.
-    fn let_go(&mut self) {
+    fn release_ports(&mut self) {
         self.engine.detach(std::mem::take(&mut self.ports));
         (self.taken, self.config) = (None, Config::empty());
         self.started.clear();

@@ -3,10 +3,10 @@
 //! can have a browser send others without asking.
 
 use crate::refusal::Refusal;
+use http_serving::{is_ours, reason};
 use serde_json::Value;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::io::{self, Read, Write};
+use std::time::Duration;
 
 /// Bytes of a head at most.
 const MAX_HEAD: usize = 8 << 10;
@@ -16,46 +16,6 @@ const MAX_FIELDS: usize = 64;
 pub(crate) const MAX_BODY: usize = 16 << 20;
 /// Time for a client to send its request, and for it to take the answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A connection whose every read and write ends at one moment.
-pub(crate) struct Timed<'a> {
-    stream: &'a TcpStream,
-    until: Instant,
-}
-
-impl<'a> Timed<'a> {
-    pub(crate) fn new(stream: &'a TcpStream) -> Self {
-        Self { stream, until: Instant::now() + PATIENCE }
-    }
-
-    /// Begins its time again.
-    pub(crate) fn renew(&mut self) {
-        self.until = Instant::now() + PATIENCE;
-    }
-
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-        left.map(Some).ok_or_else(|| ErrorKind::TimedOut.into())
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        (&mut &*self.stream).read(buffer)
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        (&mut &*self.stream).write(buffer)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,15 +77,11 @@ pub(crate) fn read(stream: &mut (impl Read + Write), name: &str) -> Result<Reque
 
 fn take(stream: &mut impl Read, bytes: &mut Vec<u8>, most: usize) -> Result<(), Wrong> {
     let mut piece = vec![0; most];
-    loop {
-        match stream.read(&mut piece) {
-            Ok(0) => return Err(Wrong::Gone),
-            Ok(count) => {
-                bytes.extend_from_slice(&piece[..count]);
-                return Ok(());
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(Wrong::Gone),
+    match stream.read(&mut piece) {
+        Ok(0) | Err(_) => Err(Wrong::Gone),
+        Ok(count) => {
+            bytes.extend_from_slice(&piece[..count]);
+            Ok(())
         }
     }
 }
@@ -144,7 +100,7 @@ fn parse(bytes: &[u8], name: &str) -> Result<Option<Head>, Wrong> {
         let fields = head.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(wanted));
         fields.map(|field| std::str::from_utf8(field.value).unwrap_or("?").trim()).collect()
     };
-    if !matches!(field("host").as_slice(), [host] if is_ours(host, name)) {
+    if !matches!(field("host").as_slice(), [host] if is_ours(host, &[name])) {
         return Err(refused(
             421,
             "this server answers only to its address and to localhost: another name could be made to lead here by others",
@@ -174,17 +130,6 @@ fn parse(bytes: &[u8], name: &str) -> Result<Option<Head>, Wrong> {
     Ok(Some(Head { method, path, body_bytes, waits, bytes: end }))
 }
 
-/// Whether a `Host` is an address, `localhost`, or the name that the user listens on; with any port, which a tunnel may change.
-fn is_ours(host: &str, name: &str) -> bool {
-    let bare = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split_once(':').map_or(host, |(bare, _)| bare),
-    };
-    bare.parse::<IpAddr>().is_ok()
-        || bare.eq_ignore_ascii_case("localhost")
-        || (!name.is_empty() && bare.eq_ignore_ascii_case(name))
-}
-
 /// Writes an answer.
 pub(crate) fn write(stream: &mut impl Write, answer: &Result<Value, Refusal>) -> io::Result<()> {
     let (status, body) = match answer {
@@ -200,34 +145,6 @@ pub(crate) fn write(stream: &mut impl Write, answer: &Result<Value, Refusal>) ->
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
     stream.flush()
-}
-
-/// Ends a connection such that the client gets the answer even when it is still sending: what is unread would reset it.
-pub(crate) fn close(stream: &TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
-    let mut rest = [0; 2048];
-    for _ in 0..32 {
-        if !matches!((&mut &*stream).read(&mut rest), Ok(1..)) {
-            break;
-        }
-    }
-}
-
-const fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        411 => "Length Required",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 use measure::frame::PREAMBLE_AND_GAP_BYTES;
 use serde_json::{Map, Value, json};
 
-/// What a port's metrics may have besides its name.
+/// The fields of a port's metrics that a client can ask for; its name is always there.
 const OF_PORTS: [&str; 12] = [
     "location",
     "link",
@@ -22,7 +22,7 @@ const OF_PORTS: [&str; 12] = [
     "transmit",
 ];
 
-/// What a flow's metrics may have besides its name and its ports.
+/// The same of a flow; its name and its ports are always there.
 const OF_FLOWS: [&str; 17] = [
     "transmit",
     "frames_tx",

@@ -2,17 +2,14 @@
 
 use crate::api;
 use crate::bench::{Bench, Settings};
-use crate::http::{self, Request, Timed, Wrong};
+use crate::http::{self, PATIENCE, Request, Wrong};
 use crate::refusal::Refusal;
 use crate::tls;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use http_serving::{Deadline, Places, Timed, accept, close};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
-use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Where the API is served unless the user says otherwise: what examples of its clients expect.
 pub const LISTEN: &str = "127.0.0.1:8443";
@@ -60,7 +57,7 @@ struct Shared {
     name: String,
     bench: Arc<Mutex<Bench>>,
     tls: Arc<ServerConfig>,
-    clients: Arc<AtomicUsize>,
+    clients: Places,
 }
 
 impl std::fmt::Debug for Server {
@@ -88,7 +85,7 @@ impl Server {
             name,
             bench: Arc::new(Mutex::new(Bench::load(settings)?)),
             tls: tls::identity(names).map_err(OtgError::Certificate)?,
-            clients: Arc::default(),
+            clients: Places::new(MOST_CLIENTS),
         };
         Ok(Self { listener, shared })
     }
@@ -104,17 +101,11 @@ impl Server {
 
     /// Serves until `stop` says so; then stops what is sent.
     pub fn run(&self, stop: impl Fn() -> bool) {
-        while !stop() {
-            let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut ready, PollTimeout::from(LOOK));
+        let looked = || {
             self.shared.bench().tick();
-            match self.listener.accept() {
-                Ok((stream, _)) => self.shared.take(stream),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Too many open files, for example: others will be closed.
-                Err(_) => std::thread::sleep(Duration::from_millis(u64::from(LOOK))),
-            }
-        }
+            stop()
+        };
+        accept(&self.listener, LOOK, looked, |stream, _| self.shared.take(stream));
         let mut bench = self.shared.bench();
         let _ = bench.stop();
         // Ports are given back here, because a client's thread may hold the bench for longer than this process has.
@@ -129,8 +120,7 @@ impl Shared {
 
     /// Answers on a thread of its own, or not at all when there are too many.
     fn take(&self, stream: TcpStream) {
-        if self.clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
+        let Some(place) = self.clients.take() else {
             // Without waiting for the client: a TLS one takes it for the end of the connection.
             let _ = stream.set_nonblocking(true);
             let busy = Err(Refusal {
@@ -139,47 +129,41 @@ impl Shared {
             });
             let _ = http::write(&mut &stream, &busy);
             return;
-        }
+        };
         let own = self.clone();
-        let spawned = std::thread::Builder::new().spawn(move || {
-            own.client(&stream);
-            own.clients.fetch_sub(1, Ordering::Relaxed);
+        // When no thread can be made, the closure is dropped, and the place with it.
+        let _ = std::thread::Builder::new().spawn(move || {
+            let _place = place;
+            let _ = own.client(&stream);
         });
-        if spawned.is_err() {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
-    fn client(&self, stream: &TcpStream) {
-        // Accepted sockets do not inherit it everywhere.
-        let mut first = [0];
-        let mut timed = Timed::new(stream);
-        let begins = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(http::PATIENCE)))
-            .and_then(|()| stream.peek(&mut first));
-        if !matches!(begins, Ok(1)) {
-            return;
+    fn client(&self, stream: &TcpStream) -> io::Result<()> {
+        let deadline = Deadline::after(PATIENCE);
+        let mut timed = Timed::new(stream, &deadline)?;
+        match timed.peek()? {
+            None => return Ok(()),
+            Some(tls::HANDSHAKE) => {
+                let session = ServerConnection::new(Arc::clone(&self.tls)).map_err(io::Error::other)?;
+                let mut secure = StreamOwned::new(session, timed);
+                self.exchange(&mut secure, &deadline);
+                secure.conn.send_close_notify();
+                let _ = secure.flush();
+            }
+            Some(_) => self.exchange(&mut timed, &deadline),
         }
-        if first[0] != tls::HANDSHAKE {
-            self.exchange(&mut timed, Timed::renew);
-        } else if let Ok(session) = ServerConnection::new(Arc::clone(&self.tls)) {
-            let mut secure = StreamOwned::new(session, timed);
-            self.exchange(&mut secure, |secure| secure.sock.renew());
-            secure.conn.send_close_notify();
-            let _ = secure.flush();
-        }
-        http::close(stream);
+        close(stream);
+        Ok(())
     }
 
-    /// One request and its answer; `renew` gives the client time again.
-    fn exchange<S: Read + Write>(&self, stream: &mut S, renew: impl FnOnce(&mut S)) {
+    /// One request and its answer, for which the client has time again.
+    fn exchange(&self, stream: &mut (impl Read + Write), deadline: &Deadline) {
         let answer = match http::read(stream, &self.name) {
             Ok(request) => self.answer(&request),
             Err(Wrong::Gone) => return,
             Err(Wrong::Refused(refusal)) => Err(refusal),
         };
-        renew(stream);
+        deadline.renew(PATIENCE);
         let _ = http::write(stream, &answer);
     }
 

@@ -146,7 +146,7 @@ impl App {
 
     /// Answers a request.
     pub fn answer(&self, request: &Request, peer: IpAddr, now: Moment) -> Answer {
-        if !http::is_ours(&request.host, &self.settings.names) {
+        if !http_serving::is_ours(&request.host, &self.settings.names) {
             return Answer::text(
                 421,
                 "this server answers to its addresses and to names that it was given with --name",

@@ -1,8 +1,8 @@
 //! HTTP/1.1 as far as pages with forms need it: heads and bodies of bounded size, one request a connection. Heads are parsed by
 //! `httparse`. Knows nothing of users; how long a client may take is the stream's business.
 
+use http_serving::reason;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 
 /// Bytes of a head at most.
 pub const MAX_HEAD: usize = 16 << 10;
@@ -282,49 +282,6 @@ pub fn write(stream: &mut impl Write, answer: &Answer, with_body: bool, is_tls: 
     stream.flush()
 }
 
-const fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        303 => "See Other",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        409 => "Conflict",
-        411 => "Length Required",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
-        422 => "Unprocessable Content",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    }
-}
-
-/// Whether a `Host` is an address, `localhost`, or one of the names that the user gives, with any port. A page of somebody else could
-/// have any other name lead here and speak with this server through a user's browser (DNS rebinding).
-pub fn is_ours(host: &str, names: &[String]) -> bool {
-    let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
-    let bare = match host.strip_prefix('[') {
-        Some(six) => match six.split_once(']') {
-            Some((address, port)) if port.is_empty() || is_port(port) => address,
-            _ => return false,
-        },
-        None => match host.find(':') {
-            Some(place) if is_port(&host[place..]) => &host[..place],
-            Some(_) => return false,
-            None => host,
-        },
-    };
-    bare.parse::<IpAddr>().is_ok()
-        || bare.eq_ignore_ascii_case("localhost")
-        || names.iter().any(|name| bare.eq_ignore_ascii_case(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,24 +357,5 @@ mod tests {
             assert!(text.contains(field), "{field}: {text}");
         }
         assert!(!text.contains("unsafe"), "{text}");
-    }
-
-    #[test]
-    fn only_own_names_are_answered() {
-        for (host, ours) in [
-            ("127.0.0.1:8443", true),
-            ("[2001:db8::1]:8443", true),
-            ("[::1]", true),
-            ("LOCALHOST:1", true),
-            ("fw.example:8443", true),
-            ("evil.example", false),
-            ("fw.example.evil.example", false),
-            ("127.0.0.1:x", false),
-            ("[::1]x", false),
-            ("", false),
-            ("user@localhost", false),
-        ] {
-            assert_eq!(is_ours(host, &["fw.example".to_owned()]), ours, "{host}");
-        }
     }
 }

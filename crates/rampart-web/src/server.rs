@@ -3,16 +3,13 @@
 
 use crate::app::{App, Moment};
 use crate::http::{self, Answer, Wrong};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use http_serving::{Deadline, Timed, accept, close};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
-use std::rc::Rc;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bounds of connections.
 #[derive(Debug, Clone, Copy)]
@@ -71,16 +68,7 @@ impl Server {
 
     /// Serves until `stop` says so.
     pub fn run(&self, stop: impl Fn() -> bool) {
-        while !stop() {
-            let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut ready, PollTimeout::from(LOOK));
-            match self.listener.accept() {
-                Ok((stream, peer)) => self.take(stream, peer.ip().to_canonical()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Too many open files, for example: others will be closed.
-                Err(_) => std::thread::park_timeout(Duration::from_millis(u64::from(LOOK))),
-            }
-        }
+        accept(&self.listener, LOOK, stop, |stream, peer| self.take(stream, peer.ip().to_canonical()));
     }
 
     /// Answers on a thread of its own, or closes the connection when there are too many.
@@ -130,12 +118,11 @@ fn connection(
     bounds: Bounds,
     peer: IpAddr,
 ) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    let until = Rc::new(Cell::new(Instant::now() + bounds.head));
-    let timed = Timed { stream: stream.try_clone()?, until: Rc::clone(&until) };
+    let until = Deadline::after(bounds.head);
+    let mut timed = Timed::new(&stream, &until)?;
     match tls {
-        None => exchange(app, &mut { timed }, &until, bounds, peer, false)?,
+        None => exchange(app, &mut timed, &until, bounds, peer, false)?,
         Some(config) => {
             let session = ServerConnection::new(config).map_err(io::Error::other)?;
             let mut secured = StreamOwned::new(session, timed);
@@ -152,13 +139,13 @@ fn connection(
 fn exchange(
     app: &App,
     stream: &mut (impl Read + Write),
-    until: &Cell<Instant>,
+    until: &Deadline,
     bounds: Bounds,
     peer: IpAddr,
     is_tls: bool,
 ) -> io::Result<()> {
     let admit = |request: &http::Request| {
-        until.set(Instant::now() + bounds.body);
+        until.renew(bounds.body);
         app.longest_form(request, Moment::now())
     };
     let (answer, with_body) = match http::read(stream, admit) {
@@ -169,52 +156,8 @@ fn exchange(
         Err(Wrong::Refused(answer)) => (answer, true),
         Err(Wrong::Gone) => return Err(ErrorKind::UnexpectedEof.into()),
     };
-    until.set(Instant::now() + bounds.body);
+    until.renew(bounds.body);
     http::write(stream, &answer, with_body, is_tls)
-}
-
-/// Ends a connection such that the client gets the answer even when it is still sending: what is unread would reset it.
-fn close(stream: &TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
-    let mut rest = [0; 2048];
-    let mut stream = stream;
-    for _ in 0..32 {
-        if !matches!(stream.read(&mut rest), Ok(1..)) {
-            break;
-        }
-    }
-}
-
-/// A stream with a moment by which everything must have been read or written, in however many small pieces.
-struct Timed {
-    stream: TcpStream,
-    until: Rc<Cell<Instant>>,
-}
-
-impl Timed {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.get().saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Timed {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(bytes)
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
 }
 
 impl Answer {
@@ -241,20 +184,5 @@ mod tests {
         assert!(take("192.0.2.3").is_some(), "a place was given back");
         drop((second, other));
         assert!(open.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_client_has_until_its_deadline_however_many_pieces_it_sends() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        far.write_all(b"GET / HTTP/1.1").unwrap();
-        let (near, _) = listener.accept().unwrap();
-        let until = Rc::new(Cell::new(Instant::now() + Duration::from_secs(600)));
-        let mut timed = Timed { stream: near, until: Rc::clone(&until) };
-        assert_eq!(timed.read(&mut [0]).unwrap(), 1);
-        // Bytes are there, and still it is too late.
-        until.set(Instant::now());
-        assert_eq!(timed.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
-        assert_eq!(timed.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tree::Tree;
 
+/// What the repository builds for users.
+const PROGRAMS: [&str; 3] = ["rampart", "rampart-bench", "rampart-web"];
+
 const USAGE: &str = "cargo xtask CHORE
   layout    look for what no compiler sees: maps that lead nowhere, files that nothing embeds, unfinished marks
   schema    write docs/schema anew: rampart-bench-2.json from the types of the results, rampart-api.json from those of
@@ -103,8 +106,8 @@ fn draw_picture(run: &Path) -> anyhow::Result<()> {
 
 fn write_site(folder: &Path) -> anyhow::Result<()> {
     let tree = Tree::read(&root())?;
-    let commands = ["rampart", "rampart-bench", "rampart-web"].map(commands_of);
-    let commands = commands.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    build(&PROGRAMS)?;
+    let commands = PROGRAMS.into_iter().map(commands_of).collect::<anyhow::Result<Vec<_>>>()?;
     let files = site::files(&tree, &commands);
     for file in &files {
         let path = folder.join(&file.path);
@@ -134,18 +137,31 @@ fn commands_of(program: &str) -> anyhow::Result<site::Commands> {
 /// The firewall describes its own socket.
 fn write_api() -> anyhow::Result<()> {
     let path = root().join("docs/schema/rampart-api.json");
+    build(&["rampart"])?;
     std::fs::write(&path, output_of("rampart", &["openapi"])?)
         .with_context(|| format!("writing {}", path.display()))
 }
 
+/// Builds programs of ours, beside this one.
+fn build(programs: &[&str]) -> anyhow::Result<()> {
+    let packages = programs.iter().flat_map(|program| ["-p", program]);
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--bins"])
+        .args(packages)
+        .current_dir(root())
+        .status()
+        .context("starting cargo")?;
+    ensure!(built.success(), "cargo did not build {}", programs.join(", "));
+    Ok(())
+}
+
 /// What a program of ours prints. It is started and not linked: every other chore would have to build all of them.
 fn output_of(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let asked = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "-p", program, "--bin", program, "--"])
+    let path = std::env::current_exe()?.with_file_name(program);
+    let asked = Command::new(&path)
         .args(arguments)
-        .current_dir(root())
         .output()
-        .context("starting cargo")?;
+        .with_context(|| format!("starting {}", path.display()))?;
     ensure!(
         asked.status.success(),
         "{program} {}: {}",

@@ -1,7 +1,6 @@
 //! The documentation as a site: every page of Markdown as HTML, with the commands' help beside them. Pages are made from the tree alone.
 
 use crate::tree::Tree;
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use std::fmt::Write as _;
 
 /// The page that readers come to first, which becomes `index.html`.
@@ -134,42 +133,9 @@ fn place(path: &str) -> String {
     }
 }
 
-/// A page's text as HTML. HTML in it is shown as text; links to other pages lead to them, and those to files that are no pages are words.
+/// A page's text as HTML. Links to other pages lead to them, and those to files that are no pages are words.
 fn body(path: &str, text: &str, list: &[Entry]) -> String {
-    let events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
-    let mut out = Vec::with_capacity(events.len());
-    let mut links = Vec::new();
-    for (at, event) in events.iter().enumerate() {
-        out.push(match event {
-            Event::Html(text) | Event::InlineHtml(text) => Event::Text(text.clone()),
-            Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
-                let id = (*level != HeadingLevel::H1).then(|| CowStr::from(anchor(&events[at..])));
-                Event::Start(Tag::Heading {
-                    level: *level,
-                    id,
-                    classes: classes.clone(),
-                    attrs: attrs.clone(),
-                })
-            }
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
-                let to = target(path, dest_url, list);
-                links.push(to.is_some());
-                let Some(to) = to else { continue };
-                Event::Start(Tag::Link {
-                    link_type: *link_type,
-                    dest_url: to.into(),
-                    title: title.clone(),
-                    id: id.clone(),
-                })
-            }
-            Event::End(TagEnd::Link) if links.pop() == Some(false) => continue,
-            // A picture's own words are shown in its place.
-            Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => continue,
-            other => other.clone(),
-        });
-    }
-    let mut html = String::new();
-    pulldown_cmark::html::push_html(&mut html, out.into_iter());
+    let html = guide_html::html(text, false, |url| target(path, url, list));
     // A wide table is moved by itself, and the page stays where it is.
     html.replace("<table>", "<div class=\"wide\" tabindex=\"0\"><table>")
         .replace("</table>", "</table></div>")
@@ -186,19 +152,6 @@ fn target(from: &str, url: &str, list: &[Entry]) -> Option<String> {
     let is_page = file == FIRST || list.iter().any(|entry| entry.path == file);
     let up = "../".repeat(place(from).matches('/').count());
     is_page.then(|| format!("{up}{}{anchor}", place(&file)))
-}
-
-/// The name of a heading for links, as forges make it.
-fn anchor(events: &[Event<'_>]) -> String {
-    let until = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
-    let words: String = until
-        .filter_map(|event| match event {
-            Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
-            _ => None,
-        })
-        .collect();
-    let plain = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    plain.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 fn escape(text: &str) -> String {

@@ -2,9 +2,10 @@
 //! `httparse`. A request whose `Host` is a foreign name is refused, because a page of somebody else could have that name point here
 //! and read what is answered (DNS rebinding).
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use http_serving::{Deadline, Timed, close, is_ours, reason};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
 
 /// Bytes of a head at most.
 const MAX_HEAD: usize = 8 << 10;
@@ -14,9 +15,6 @@ const MAX_FIELDS: usize = 64;
 
 /// Time for a client to send its head, and for it to take the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Bytes between two looks at the time.
-const PIECE: usize = 64 << 10;
 
 /// A page may load its own style, script and pictures, talk to its own server, and nothing else.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
@@ -67,9 +65,7 @@ impl Answer {
 
 /// Reads a request's head.
 pub(super) fn read(stream: &TcpStream, name: &str) -> Result<Request, Wrong> {
-    // Accepted sockets do not inherit it everywhere.
-    stream.set_nonblocking(false).map_err(|_| Wrong::Gone)?;
-    let until = Instant::now() + PATIENCE;
+    let mut timed = Timed::new(stream, &Deadline::after(PATIENCE)).map_err(|_| Wrong::Gone)?;
     let mut bytes = Vec::new();
     let mut piece = [0; 2048];
     loop {
@@ -79,14 +75,9 @@ pub(super) fn read(stream: &TcpStream, name: &str) -> Result<Request, Wrong> {
         if bytes.len() >= MAX_HEAD {
             return Err(Wrong::Refused(Answer::text(431, "the head of the request is too large")));
         }
-        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-        let left = left.ok_or(Wrong::Gone)?;
-        stream.set_read_timeout(Some(left)).map_err(|_| Wrong::Gone)?;
-        match (&*stream).read(&mut piece) {
-            Ok(0) => return Err(Wrong::Gone),
+        match timed.read(&mut piece) {
+            Ok(0) | Err(_) => return Err(Wrong::Gone),
             Ok(count) => bytes.extend_from_slice(&piece[..count]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(Wrong::Gone),
         }
     }
 }
@@ -110,7 +101,7 @@ fn parse(bytes: &[u8], name: &str) -> Option<Result<Request, Answer>> {
         .map(|f| f.value)
         .collect();
     let ours =
-        matches!(hosts.as_slice(), [host] if std::str::from_utf8(host).is_ok_and(|h| is_ours(h, name)));
+        matches!(hosts.as_slice(), [host] if std::str::from_utf8(host).is_ok_and(|h| is_ours(h, &[name])));
     if !ours {
         return Some(Err(Answer::text(
             421,
@@ -130,28 +121,6 @@ fn parse(bytes: &[u8], name: &str) -> Option<Result<Request, Answer>> {
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let query = pairs.map(|(name, value)| (decoded(name), decoded(value))).collect();
     Some(Ok(Request { path: path.to_owned(), query, head_only: method == "HEAD" }))
-}
-
-/// Whether a `Host` is an address, `localhost`, or the name that the user listens on; with any port, which a tunnel may change.
-fn is_ours(host: &str, name: &str) -> bool {
-    let bare = match host.strip_prefix('[') {
-        Some(six) => match six.split_once(']') {
-            Some((address, port)) if port.is_empty() || is_port(port) => address,
-            _ => return false,
-        },
-        None => match host.split_once(':') {
-            Some((bare, port)) if is_port(&format!(":{port}")) => bare,
-            Some(_) => return false,
-            None => host,
-        },
-    };
-    bare.parse::<IpAddr>().is_ok()
-        || bare.eq_ignore_ascii_case("localhost")
-        || (!name.is_empty() && bare.eq_ignore_ascii_case(name))
-}
-
-fn is_port(text: &str) -> bool {
-    text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 /// The text behind `%41` and `+`; what is no such code stays as it is.
@@ -199,32 +168,7 @@ pub(super) fn head(status: u16, kind: &str, policy: &str, more: &str) -> String 
 
 /// Sends all of it, or gives up when the client's time is over.
 pub(super) fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    for mut piece in bytes.chunks(PIECE) {
-        while !piece.is_empty() {
-            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-            stream.set_write_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
-            match (&*stream).write(piece) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => piece = &piece[count..],
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Ends a connection such that the client gets the answer even when it is still sending: what is unread would reset it.
-fn close(stream: &TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
-    let mut rest = [0; 2048];
-    for _ in 0..32 {
-        if !matches!((&*stream).read(&mut rest), Ok(1..)) {
-            break;
-        }
-    }
+    Timed::new(stream, &Deadline::after(PATIENCE))?.write_all(bytes)
 }
 
 /// Asks a client beyond the bound to come again, without waiting for it.
@@ -234,48 +178,9 @@ pub(super) fn turn_away(stream: &TcpStream) {
     let _ = (&*stream).write(answer.as_bytes());
 }
 
-const fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_own_names_are_answered() {
-        for (host, ours) in [
-            ("127.0.0.1:8021", true),
-            ("127.0.0.1", true),
-            ("[::1]:8021", true),
-            ("[::1]", true),
-            ("localhost:1", true),
-            ("LOCALHOST", true),
-            ("192.0.2.7:80", true),
-            ("bench.example:8021", true),
-            ("evil.example", false),
-            ("localhost.evil.example", false),
-            ("127.0.0.1.evil.example", false),
-            ("127.0.0.1:x", false),
-            ("[::1]x", false),
-            ("[::1", false),
-            ("", false),
-            ("localhost:99999", false),
-            ("user@localhost", false),
-        ] {
-            assert_eq!(is_ours(host, "bench.example"), ours, "{host}");
-        }
-        assert!(!is_ours("", ""));
-    }
 
     #[test]
     fn requests_are_read_or_refused() {

@@ -10,11 +10,10 @@ mod watch;
 use crate::error::HistoryError;
 use crate::place::Place;
 use http::{Answer, Wrong};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use http_serving::{Places, accept};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Where pages are served unless the user says otherwise.
@@ -26,7 +25,7 @@ const MOST_CLIENTS: usize = 32;
 /// Of them, streams of live updates.
 const MOST_STREAMS: usize = 8;
 
-/// How often is looked whether to stop.
+/// How often is looked whether to stop, in ms.
 const LOOK: u16 = 200;
 
 /// A server that has its port.
@@ -44,8 +43,8 @@ struct Shared {
     place: Place,
     /// A stream of updates ends after this time, and the browser asks again.
     stream_for: Duration,
-    clients: Arc<AtomicUsize>,
-    streams: Arc<AtomicUsize>,
+    clients: Places,
+    streams: Places,
     ended: Arc<AtomicBool>,
 }
 
@@ -63,8 +62,8 @@ impl Server {
             name: listen.rsplit_once(':').map_or("", |(name, _)| name).to_owned(),
             place: place.clone(),
             stream_for: Duration::from_secs(600),
-            clients: Arc::default(),
-            streams: Arc::default(),
+            clients: Places::new(MOST_CLIENTS),
+            streams: Places::new(MOST_STREAMS),
             ended: Arc::default(),
         };
         Ok(Self { listener, shared })
@@ -88,16 +87,7 @@ impl Server {
 
     /// Serves until `stop` says so. Answers that are under way then are not waited for: nothing is lost with them.
     pub fn run(&self, stop: impl Fn() -> bool) {
-        while !stop() {
-            let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut ready, PollTimeout::from(LOOK));
-            match self.listener.accept() {
-                Ok((stream, _)) => self.shared.take(stream),
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                // Too many open files, for example: others will be closed.
-                Err(_) => std::thread::sleep(Duration::from_millis(u64::from(LOOK))),
-            }
-        }
+        accept(&self.listener, LOOK, stop, |stream, _| self.shared.take(stream));
         self.shared.ended.store(true, Ordering::Relaxed);
     }
 }
@@ -105,18 +95,13 @@ impl Server {
 impl Shared {
     /// Answers on a thread of its own, or not at all when there are too many.
     fn take(&self, stream: TcpStream) {
-        if self.clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
-            return http::turn_away(&stream);
-        }
+        let Some(place) = self.clients.take() else { return http::turn_away(&stream) };
         let own = self.clone();
-        let spawned = std::thread::Builder::new().spawn(move || {
+        // When no thread can be made, the closure is dropped, and the place with it.
+        let _ = std::thread::Builder::new().spawn(move || {
+            let _place = place;
             own.client(&stream);
-            own.clients.fetch_sub(1, Ordering::Relaxed);
         });
-        if spawned.is_err() {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     fn client(&self, stream: &TcpStream) {
@@ -132,12 +117,10 @@ impl Shared {
     }
 
     fn stream(&self, stream: &TcpStream) {
-        if self.streams.fetch_add(1, Ordering::Relaxed) < MOST_STREAMS {
-            let going = || !self.ended.load(Ordering::Relaxed);
-            watch::stream(stream, &self.place, self.stream_for, going);
-        } else {
-            http::write(stream, &Answer::text(503, "too many pages follow runs already"));
-        }
-        self.streams.fetch_sub(1, Ordering::Relaxed);
+        let Some(_place) = self.streams.take() else {
+            return http::write(stream, &Answer::text(503, "too many pages follow runs already"));
+        };
+        let going = || !self.ended.load(Ordering::Relaxed);
+        watch::stream(stream, &self.place, self.stream_for, going);
     }
 }

@@ -421,21 +421,26 @@ fn check(section: &Section<'_>, fields: &Fields<'_>, change: Change, c: &mut Col
     Some(())
 }
 
+/// What translates all of something has no keys for a part of the traffic.
+fn refuse_parts(
+    section: &Section<'_>,
+    whole: &str,
+    help: &str,
+    mut wrong: impl FnMut(&'static str, String, &str) -> Option<()>,
+) -> Option<()> {
+    match ["destination", "service"].into_iter().find(|key| section.value(key).is_some()) {
+        Some(key) => wrong(key, format!("`{key}` does not go with {whole}"), help),
+        None => Some(()),
+    }
+}
+
 fn check_one_to_one(
     section: &Section<'_>,
     fields: &Fields<'_>,
     mut wrong: impl FnMut(&'static str, String, &str) -> Option<()>,
 ) -> Option<()> {
-    for key in ["destination", "service"] {
-        if section.value(key).is_some() {
-            let help = "take it out, or use source_to and destination_to for a part of the traffic";
-            return wrong(
-                key,
-                format!("`{key}` does not go with `one_to_one`, which translates all of an address"),
-                help,
-            );
-        }
-    }
+    let help = "take it out, or use source_to and destination_to for a part of the traffic";
+    refuse_parts(section, "`one_to_one`, which translates all of an address", help, &mut wrong)?;
     let outside =
         section.value("one_to_one").and_then(|value| AddressSet::parse(value.get_ref().as_str()?).ok());
     let size = |range: &(u32, u32)| range.1 - range.0;

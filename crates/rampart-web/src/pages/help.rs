@@ -2,7 +2,6 @@
 
 use crate::app::{Context, Fault};
 use crate::http::Answer;
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use serde_json::json;
 
 const GUIDES: [(&str, &str, &str); 6] = [
@@ -28,41 +27,11 @@ pub(crate) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
     context.page("help.html", json!({ "title": title, "name": name }))
 }
 
-/// A page of the guide as HTML. HTML in it is shown as text, links to other pages of it lead to them here, and others are words.
+/// A page of the guide as HTML. Links to other pages of it lead to them here, and others are words.
 pub(crate) fn html(name: &str) -> String {
     let Some((.., text)) = GUIDES.iter().find(|(known, ..)| *known == name) else { return String::new() };
-    let events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
-    let mut out = Vec::with_capacity(events.len());
-    let mut links = Vec::new();
-    for (place, event) in events.iter().enumerate() {
-        out.push(match event {
-            Event::Html(text) | Event::InlineHtml(text) => Event::Text(text.clone()),
-            Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
-                let id = Some(CowStr::from(anchor(&events[place..])));
-                // The page's own title is the first.
-                let level = if *level == HeadingLevel::H1 { HeadingLevel::H2 } else { *level };
-                Event::Start(Tag::Heading { level, id, classes: classes.clone(), attrs: attrs.clone() })
-            }
-            Event::End(TagEnd::Heading(HeadingLevel::H1)) => Event::End(TagEnd::Heading(HeadingLevel::H2)),
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
-                let to = target(dest_url);
-                links.push(to.is_some());
-                let Some(to) = to else { continue };
-                Event::Start(Tag::Link {
-                    link_type: *link_type,
-                    dest_url: to.into(),
-                    title: title.clone(),
-                    id: id.clone(),
-                })
-            }
-            Event::End(TagEnd::Link) if links.pop() == Some(false) => continue,
-            Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => continue,
-            other => other.clone(),
-        });
-    }
-    let mut html = String::new();
-    pulldown_cmark::html::push_html(&mut html, out.into_iter());
-    html
+    // The page's own title is the first.
+    guide_html::html(text, true, target)
 }
 
 /// Where a link leads from here.
@@ -74,19 +43,6 @@ fn target(url: &str) -> Option<String> {
         url.split_once('#').map_or((url, String::new()), |(file, at)| (file, format!("#{at}")));
     let name = file.strip_suffix(".md")?;
     GUIDES.iter().find(|(known, ..)| *known == name).map(|_| format!("/help/page?name={name}{anchor}"))
-}
-
-/// The name of a heading for links, as forges make it.
-fn anchor(events: &[Event<'_>]) -> String {
-    let until = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
-    let words: String = until
-        .filter_map(|event| match event {
-            Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
-            _ => None,
-        })
-        .collect();
-    let plain = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    plain.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[cfg(test)]

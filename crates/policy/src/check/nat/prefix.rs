@@ -52,17 +52,8 @@ pub(super) fn check(
     fields: &Fields<'_>,
     mut wrong: impl FnMut(&'static str, String, &str) -> Option<()>,
 ) -> Option<()> {
-    for key in ["destination", "service"] {
-        if section.value(key).is_some() {
-            let help =
-                "take it out; what stays as it is goes into an entry with exempt = true above this one";
-            return wrong(
-                key,
-                format!("`{key}` does not go with `prefix_to`, which translates all of a prefix"),
-                help,
-            );
-        }
-    }
+    let help = "take it out; what stays as it is goes into an entry with exempt = true above this one";
+    super::refuse_parts(section, "`prefix_to`, which translates all of a prefix", help, &mut wrong)?;
     if fields.to.is_none() {
         let help = "write the zones where the prefix of `prefix_to` is known, for example to = \"outside\"";
         return wrong("prefix_to", "the translation has no `to`".to_owned(), help);

@@ -41,8 +41,8 @@ pub(super) fn cannot_handle(setup: &Setup) -> Option<String> {
     }
 }
 
-/// The gateway of a policy. Its limits are as high as a policy may set them: as few are those of other proxies. It may speak with whomever it is
-/// asked to.
+/// The gateway of a policy. Its limits are as high as a policy may set them, because the other proxies have none. It may speak with any
+/// server.
 pub(super) fn add(text: &mut String) {
     // Writing to a string cannot fail.
     let _ = writeln!(
