@@ -124,13 +124,8 @@ impl Bench {
             self.config = config;
             return Ok(());
         }
-        let taken = NamedInterfaces::take(&locations, self.settings.force).map_err(|(at, error)| {
-            let text = error.to_string();
-            Refusal::wrong(format!(
-                "ports[{at}].location: {}",
-                text.strip_prefix("--ports: ").unwrap_or(&text)
-            ))
-        })?;
+        let taken = NamedInterfaces::take(&locations, self.settings.force)
+            .map_err(|(at, error)| Refusal::wrong(format!("ports[{at}].location: {error}")))?;
         check_machine(&config, &taken)?;
         let ports: Vec<traffic::Port> =
             ZONES.into_iter().zip(taken.ends()).map(|(zone, (end, _))| port(zone, end)).collect();

@@ -73,7 +73,7 @@ pub(crate) struct Facts {
 }
 
 pub(crate) fn refused<T>(interface: &str, why: &str) -> Result<T, TestbedError> {
-    Err(TestbedError::Impossible(format!("--ports: {interface} cannot be used: {why}")))
+    Err(TestbedError::Impossible(format!("{interface} cannot be used: {why}")))
 }
 
 /// An interface as `ip -j` describes it.
@@ -98,7 +98,7 @@ pub(crate) fn facts(interface: &str) -> Result<Facts, TestbedError> {
 }
 
 /// It is an Ethernet interface that nobody needs for something else.
-pub(crate) fn check_free(interface: &str, force: bool) -> Result<(), TestbedError> {
+fn check_free(interface: &str, force: bool) -> Result<(), TestbedError> {
     facts(interface)?;
     let link = described(interface)?;
     if let Some(program) = link.get("xdp") {
@@ -177,7 +177,7 @@ fn ssh_peer(line: &str) -> Option<String> {
     server.then(|| address.split('%').next().unwrap_or(address).to_owned())
 }
 
-pub(crate) fn bring_up(interface: &str, journal: &mut Journal) -> Result<(), TestbedError> {
+fn bring_up(interface: &str, journal: &mut Journal) -> Result<(), TestbedError> {
     let link = described(interface)?;
     if has_flag(&link, "UP") {
         return Ok(());
@@ -220,7 +220,7 @@ fn is_veth(link: &Value) -> bool {
 }
 
 /// The generator sends by XDP redirect. Many drivers say that they can do it only while an XDP program is on.
-pub(crate) fn check_redirect(interface: &str) -> Result<(), TestbedError> {
+fn check_redirect(interface: &str) -> Result<(), TestbedError> {
     const BASIC: u64 = 1;
     const TRANSMIT: u64 = 4;
     let index = ifindex(&Namespace::current()?, interface)?;

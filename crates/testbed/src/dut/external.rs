@@ -11,7 +11,7 @@
 use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, ifindex};
 use crate::error::TestbedError;
-use crate::interface::{bring_up, check_free, check_redirect, facts, refused, wait_for_carrier};
+use crate::interface::{NamedInterfaces, facts, refused, wait_for_carrier};
 use crate::journal::{Change, Journal};
 use crate::layout::{BedLayout, Mac, PortEnd, ZoneAddresses, ZonePort};
 use crate::netns::Namespace;
@@ -60,7 +60,7 @@ impl FromStr for ExternalPort {
 #[derive(Debug)]
 pub struct ExternalPorts {
     ports: [(Zone, ExternalPort); 2],
-    _journal: Journal,
+    _interfaces: NamedInterfaces,
 }
 
 impl ExternalPorts {
@@ -74,25 +74,13 @@ impl ExternalPorts {
             return Err(TestbedError::NotRoot);
         }
         if private.interface == hostile.interface {
-            return refused(
-                &private.interface,
-                "it is named twice: the firewall must be between two interfaces",
-            );
+            let why = "it is named twice: the firewall must be between two interfaces";
+            return refused(&private.interface, why).map_err(of_option);
         }
-        let mut journal = Journal::start()?;
+        let interfaces = [private, hostile].map(|port| port.interface.as_str());
+        let taken = NamedInterfaces::take(&interfaces, force).map_err(|(_, error)| of_option(error))?;
         let ports = [(Zone::Private, private.clone()), (Zone::Hostile, hostile.clone())];
-        let interfaces = ports.each_ref().map(|(_, port)| port.interface.as_str());
-        for interface in interfaces {
-            check_free(interface, force)?;
-        }
-        for interface in interfaces {
-            bring_up(interface, &mut journal)?;
-        }
-        for interface in interfaces {
-            wait_for_carrier(interface)?;
-            check_redirect(interface)?;
-        }
-        Ok(Self { ports, _journal: journal })
+        Ok(Self { ports, _interfaces: taken })
     }
 
     /// The interfaces' names, private first.
@@ -110,8 +98,8 @@ impl ExternalPorts {
         let mut ports = Vec::new();
         let mut mtu = u16::MAX;
         for (zone, port) in &self.ports {
-            wait_for_carrier(&port.interface)?;
-            let facts = facts(&port.interface)?;
+            wait_for_carrier(&port.interface).map_err(of_option)?;
+            let facts = facts(&port.interface).map_err(of_option)?;
             mtu = mtu.min(facts.mtu);
             let addresses = ZoneAddresses::of(*zone);
             take_addresses(&addresses, &port.interface, &mut journal)?;
@@ -128,6 +116,14 @@ impl ExternalPorts {
             ports.push(ZonePort { zone: *zone, addresses, end, firewall: None, gateway_mac });
         }
         Ok(ExternalBed { layout: BedLayout { ports, mtu }, _journal: journal })
+    }
+}
+
+/// What is wrong with an interface is wrong with the option that names it.
+fn of_option(error: TestbedError) -> TestbedError {
+    match error {
+        TestbedError::Impossible(why) => TestbedError::Impossible(format!("--ports: {why}")),
+        other => other,
     }
 }
 
