@@ -57,18 +57,17 @@ impl<T: Point> RangeSet<T> {
     /// The numbers of some ranges. The ranges may come in any order and may overlap; a range whose first number is above its last is
     /// empty.
     pub fn of(ranges: impl IntoIterator<Item = (T, T)>) -> Self {
-        let mut sorted: Vec<(T, T)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
-        sorted.sort_unstable();
-        let mut merged: Vec<(T, T)> = Vec::with_capacity(sorted.len());
-        for (first, last) in sorted {
-            match merged.last_mut() {
-                Some(before) if before.1.next().is_none_or(|after| first <= after) => {
-                    before.1 = before.1.max(last)
-                }
-                _ => merged.push((first, last)),
+        let mut ranges: Vec<(T, T)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
+        // A stable sort only merges what comes as a few rows in order: compiled lists of millions do.
+        ranges.sort_by_key(|(first, _)| *first);
+        ranges.dedup_by(|(first, last), before| {
+            let is_joined = before.1.next().is_none_or(|after| *first <= after);
+            if is_joined {
+                before.1 = before.1.max(*last);
             }
-        }
-        Self(merged)
+            is_joined
+        });
+        Self(ranges)
     }
 
     /// The ranges, in order.

@@ -12,8 +12,9 @@ use std::net::IpAddr;
 
 /// Upper bits of an IPv4 address by which its block is found: the fewest and the most.
 const INDEX_BITS: (u32, u32) = (12, 22);
-/// Runs that a block may have on the average before blocks are made smaller: eight entries at most, half a line of the cache.
-const RUNS_OF_BLOCK: u64 = 4;
+/// Ranges of lists that a block may have on the average before blocks are made smaller: eight entries, half a line of the cache, where no
+/// two lists overlap.
+const RANGES_OF_BLOCK: u64 = 4;
 /// Of an entry: its address alone has the class. `ENTRY_SINGLE` in C.
 const SINGLE: u32 = 1;
 
@@ -68,23 +69,21 @@ impl ListTable {
     pub fn build(lists: &[&AddressSet]) -> Result<Self, BuildError> {
         let v4: Vec<&[(u32, u32)]> = lists.iter().map(|set| set.v4.ranges()).collect();
         let v6: Vec<&[(u128, u128)]> = lists.iter().map(|set| set.v6.ranges()).collect();
-        let (mut count, mut classes) = (0u64, FxHashMap::from_iter([(0, 0)]));
-        let mut masks = vec![0];
-        runs(&v4, |_, _, mask| {
-            count += 1;
-            classes.entry(mask).or_insert_with(|| {
-                masks.push(mask);
-                masks.len() as u32 - 1
-            });
-        });
-        let index_bits = index_bits(count, masks.len())?;
-        // A run takes two entries, and one more in each block that it covers.
+        // Runs are known only once they are found; lists that have no address in common have as many as ranges.
+        let ranges: u64 = v4.iter().map(|ranges| ranges.len() as u64).sum();
+        // `n` ranges make `2 n` runs at most. A run takes two entries, and one more in each block that it covers.
         let most = u64::from(u32::MAX >> 1);
-        if count * 2 + (1 << index_bits) > most {
+        if ranges * 4 + (1 << INDEX_BITS.1) > most {
             return Err(BuildError::TooManyEntries { most });
         }
-        let mut blocks = Blocks::new(index_bits, count as usize);
-        runs(&v4, |first, last, mask| blocks.add(first, last, classes[&mask]));
+        let mut index_bits = index_bits(ranges, 1)?;
+        let (masks, blocks) = loop {
+            match blocks_of(&v4, index_bits, ranges as usize) {
+                Ok(built) => break built,
+                // Rare: the lists overlap in thousands of ways.
+                Err(classes) => index_bits = self::index_bits(ranges, classes)?,
+            }
+        };
         let (index, entries) = blocks.finish();
         Ok(Self { index_bits, index, entries, masks, starts: starts(&v6) })
     }
@@ -135,14 +134,38 @@ impl ListTable {
     }
 }
 
+/// The classes' lists, and the blocks of IPv4.
+///
+/// # Errors
+/// How many classes there are, if they have no numbers beside so many bits.
+fn blocks_of(lists: &[&[(u32, u32)]], bits: u32, ranges: usize) -> Result<(Vec<u32>, Blocks), usize> {
+    let mut classes = FxHashMap::from_iter([(0, 0)]);
+    let mut masks = vec![0];
+    let mut blocks = Blocks::new(bits, ranges);
+    runs(lists, |first, last, mask| {
+        let class = *classes.entry(mask).or_insert_with(|| {
+            masks.push(mask);
+            masks.len() as u32 - 1
+        });
+        if class < most_classes(bits) as u32 {
+            blocks.add(first, last, class);
+        }
+    });
+    if masks.len() > most_classes(bits) { Err(masks.len()) } else { Ok((masks, blocks)) }
+}
+
+/// Classes that have a number beside so many bits of the index.
+const fn most_classes(bits: u32) -> usize {
+    1 << (bits - 1)
+}
+
 /// So that blocks are small and every class has a number.
-fn index_bits(runs: u64, classes: usize) -> Result<u32, BuildError> {
+fn index_bits(ranges: u64, classes: usize) -> Result<u32, BuildError> {
     let (least, most) = INDEX_BITS;
-    let for_runs = (least..most).find(|bits| runs <= RUNS_OF_BLOCK << bits).unwrap_or(most);
-    let has_numbers = |bits: &u32| classes <= 1 << (bits - 1);
-    (for_runs..=most)
-        .find(has_numbers)
-        .ok_or(BuildError::TooManyClasses { found: classes - 1, most: (1 << (most - 1)) - 1 })
+    let for_ranges = (least..most).find(|bits| ranges <= RANGES_OF_BLOCK << bits).unwrap_or(most);
+    (for_ranges..=most)
+        .find(|bits| classes <= most_classes(*bits))
+        .ok_or(BuildError::TooManyClasses { found: classes - 1, most: most_classes(most) - 1 })
 }
 
 /// Shows every run of addresses that the same lists have, in order: first, last, and the lists. What is on no list is left out.
@@ -206,11 +229,11 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(bits: u32, runs: usize) -> Self {
+    fn new(bits: u32, ranges: usize) -> Self {
         Self {
             bits,
             index: Vec::with_capacity((1 << bits) + 1),
-            entries: Vec::with_capacity(runs),
+            entries: Vec::with_capacity(ranges),
             end: None,
         }
     }
