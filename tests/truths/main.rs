@@ -17,7 +17,7 @@ const BOUNDS: [(&str, f64); 9] = [
     ("HTTP connections that a table", 0.0),
     ("HTTPS connections that a table", 0.0),
     ("failures where one connection", 0.001),
-    // The queue alone would make it 1.8 times as much.
+    // The queue alone would make it half as much again.
     ("connections/s of a box", 0.3),
 ];
 
