@@ -154,6 +154,15 @@ impl Ports {
         }
     }
 
+    /// Whether the programs of a hook were loaded, which [`Ports::attach`] needs.
+    pub const fn is_loaded_for(&self, hook: Hook) -> bool {
+        match hook {
+            Hook::Xdp => self.programs.xdp.is_some(),
+            Hook::Tc => self.programs.tc.is_some(),
+            Hook::Netfilter => self.programs.netfilter.is_some(),
+        }
+    }
+
     /// Where packets of an interface meet the firewall; `None` if it is not attached.
     pub fn hook_of(&self, interface: &str) -> Option<Hook> {
         self.attached.iter().find(|port| port.name == interface).map(|port| port.hook)

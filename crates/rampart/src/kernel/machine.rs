@@ -5,6 +5,7 @@ use crate::plane::PlaneError;
 use dataplane::Interface;
 use nix::net::if_::if_nametoindex;
 use policy::Policy;
+use policy::model::pattern;
 use policy::settings::Forwarding;
 use std::path::Path;
 
@@ -14,6 +15,12 @@ const KERNEL_FORWARDING: (u32, u32) = (6, 4);
 /// Whether an interface is no network card. Network cards have a device.
 pub(super) fn is_virtual(interface: &str) -> bool {
     !Path::new("/sys/class/net").join(interface).join("device").exists()
+}
+
+/// Whether a network card can be among the interfaces of a policy: one is, or interfaces are to come.
+pub(super) fn may_have_cards(policy: &Policy) -> bool {
+    let mut names = policy.zones.iter().flat_map(|zone| &zone.interfaces);
+    names.any(|name| pattern(name).is_some() || if_nametoindex(name.as_str()).is_err() || !is_virtual(name))
 }
 
 /// Whether this machine's kernel can do what a policy's `forwarding` asks for.

@@ -20,7 +20,7 @@ use dataplane::{
     Attendant, Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved, Reason, Tally,
 };
 use jiff::Timestamp;
-use machine::{fit, is_virtual, links, missing};
+use machine::{fit, is_virtual, links, may_have_cards, missing};
 use nix::net::if_::if_nametoindex;
 use passed::Passed;
 use policy::bridge;
@@ -111,6 +111,7 @@ impl Kernel {
         let hooks: &[dataplane::Hook] = match (forwarding, hook) {
             (Forwarding::Kernel, _) => &[dataplane::Hook::Netfilter],
             (Forwarding::Fast, Hook::Tc) => &[dataplane::Hook::Tc],
+            (Forwarding::Fast, Hook::Auto) if !may_have_cards(policy) => &[dataplane::Hook::Tc],
             // Interfaces may come that have no XDP.
             (Forwarding::Fast, Hook::Auto | Hook::Xdp) => &[dataplane::Hook::Xdp, dataplane::Hook::Tc],
         };
@@ -253,7 +254,7 @@ impl Kernel {
         ))
     }
 
-    /// Where the hook is ours to choose, a driver that somebody else uses is left alone.
+    /// Where the hook is ours to choose, a driver that somebody else uses is left alone, and so is one for which no program was loaded.
     fn attach_programs(
         &mut self,
         interface: &str,
@@ -261,18 +262,19 @@ impl Kernel {
         asked: Hook,
         wanted: dataplane::Hook,
     ) -> Result<dataplane::Attached, PlaneError> {
-        match self.firewall.ports.attach(interface, zone, wanted) {
-            Err(DataplaneError::Occupied { who, .. })
-                if asked == Hook::Auto && wanted == dataplane::Hook::Xdp =>
-            {
-                let attached = self.firewall.ports.attach(interface, zone, dataplane::Hook::Tc)?;
-                let note = format!(
-                    "`{interface}` has {who} in its driver, which sees packets first; TC is used instead"
-                );
-                Ok(dataplane::Attached { note: Some(note), ..attached })
+        let may_go_behind = asked == Hook::Auto && wanted == dataplane::Hook::Xdp;
+        let why = if may_go_behind && !self.firewall.ports.is_loaded_for(wanted) {
+            "is a network card, and there was none when the firewall came up; TC is used until `rampart up` takes over".to_owned()
+        } else {
+            match self.firewall.ports.attach(interface, zone, wanted) {
+                Err(DataplaneError::Occupied { who, .. }) if may_go_behind => {
+                    format!("has {who} in its driver, which sees packets first; TC is used instead")
+                }
+                other => return Ok(other?),
             }
-            other => Ok(other?),
-        }
+        };
+        let attached = self.firewall.ports.attach(interface, zone, dataplane::Hook::Tc)?;
+        Ok(dataplane::Attached { note: Some(format!("`{interface}` {why}")), ..attached })
     }
 
     /// Attaches again to an interface that was replaced by another of the same name. Returns what is wrong with it.
