@@ -47,7 +47,7 @@ pub(crate) fn nginx(bed: &Bed) -> Background {
     program
 }
 
-fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     (0..LARGE).map(|place| (place * place / 7 + place) as u8).collect()
 }
 

@@ -11,6 +11,7 @@ mod export;
 mod fetched;
 mod fragments;
 mod gateway;
+mod gateway_clients;
 mod history;
 mod http_gateway;
 mod interrupted;
