@@ -1,7 +1,7 @@
 //! A request to a server, and its answer.
 
 use super::client::{self, Ends, Next};
-use super::relay::{Body, Broken, Buffer, write_within};
+use super::relay::{Body, Broken, Buffer, reset_if_killed, write_within};
 use super::{Local, Shared, upstream};
 use crate::config::Gateway;
 use crate::decide::{self, Asked};
@@ -245,8 +245,15 @@ async fn answer_with(
         has_rate: false,
         moved: 0,
     };
+    let ends_with_connection = as_length == Length::UntilClose;
+    if ends_with_connection {
+        reset_if_killed(stream, true);
+    }
     let done = body.carry().await;
     let bytes = [up, body.moved];
+    if ends_with_connection && done.is_ok() {
+        reset_if_killed(stream, false);
+    }
     if let Err(broken) = done {
         let reason = match broken {
             Broken::Source => "server-ended",

@@ -2,7 +2,7 @@
 
 use super::client::{self, Judged, Next};
 use super::forward::Exchange;
-use super::relay::{Buffer, abort, finish_sending, write_within};
+use super::relay::{Buffer, abort, finish_sending, reset_if_killed, write_within};
 use super::{Shared, upstream};
 use crate::hello::{self, Hello};
 use crate::http::Fault;
@@ -54,6 +54,7 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
         return Next::Abort;
     }
     let moved = [Cell::new(0), Cell::new(0)];
+    [stream, &server].iter().for_each(|side| reset_if_killed(side, true));
     let end = both_ways(exchange, buffer, &server, &moved).await;
     let bytes = [moved[0].get(), moved[1].get()];
     let reason = match end {
@@ -65,6 +66,7 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
     };
     exchange.tell(200, reason.map(|reason| Fault::with_status(502, reason)), bytes);
     if end == End::Whole {
+        [stream, &server].iter().for_each(|side| reset_if_killed(side, false));
         return Next::Close;
     }
     abort(server);

@@ -12,6 +12,7 @@ mod fetched;
 mod fragments;
 mod gateway;
 mod gateway_clients;
+mod gateway_weather;
 mod history;
 mod http_gateway;
 mod interrupted;
