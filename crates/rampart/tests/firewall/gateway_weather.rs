@@ -82,11 +82,7 @@ impl<'a> Way<'a> {
             let mut stream = self.ask(stream, "/length", "Connection: close\r\n");
             WEATHER[0].expect(&mut stream, &format!("{} the same port, time {time}", self.mode));
             drop(stream);
-            until("the kernel remembers it", || {
-                let waiting =
-                    self.bed.host("fw").run("ss", &["-Hnt", "state", "time-wait", "dport = :40000"]);
-                waiting.contains(&self.at().ip().to_string())
-            });
+            until_remembered(self.bed, 40_000, self.at());
         }
     }
 }
@@ -111,6 +107,14 @@ fn reasons(log: &Value, way: &Way<'_>, path: &str) -> Vec<String> {
     let is_of = |event: &&Value| event["request"]["gateway"] == way.mode && event["request"]["path"] == path;
     let reason = |event: &Value| event["reason"].as_str().unwrap_or("http-carried").to_owned();
     log["events"].as_array().unwrap().iter().filter(is_of).map(reason).collect()
+}
+
+/// Waits until a connection from a port of the client has ended at both ends and the firewall's kernel remembers it (TIME_WAIT).
+pub(crate) fn until_remembered(bed: &Bed, port: u16, at: SocketAddr) {
+    until("the kernel remembers it", || {
+        let waiting = bed.host("fw").run("ss", &["-Hnt", "state", "time-wait", &format!("dport = :{port}")]);
+        waiting.contains(&at.ip().to_string())
+    });
 }
 
 /// Kills the processes of the gateways while they have clients. No answer looks whole that is not, and whoever has nothing to do with them notices nothing.

@@ -24,6 +24,7 @@ mod patterns;
 mod privileges;
 mod restart;
 mod scans;
+mod several_gateways;
 mod tampering;
 mod translation;
 mod transparent;
