@@ -58,7 +58,7 @@ impl Held {
         Self(stream)
     }
 
-    fn is_answered(mut self) -> bool {
+    fn goes_on(mut self) -> bool {
         let mut begin = [0; 12];
         self.0.write_all(b"\r\n").is_ok()
             && self.0.read_exact(&mut begin).is_ok()
@@ -94,12 +94,12 @@ fn needs_root_each_transparent_gateway_has_what_its_own_rules_hand_it() {
         let held = [Held::open(&bed, 8080, "/length"), Held::open(&bed, 8081, "/chunked")];
         let more = [("three", "10.81.2.1:3131", "/x"), GATEWAYS[1], GATEWAYS[0]];
         bed.json(&["apply", &policy(&bed, &more, ["one", "two"])]);
-        assert_eq!(held.map(Held::is_answered), [true, true], "{hook}: connections go on");
+        assert_eq!(held.map(Held::goes_on), [true, true], "{hook}: connections go on");
         expect("in another order", both);
         // The other way round.
         let held = [Held::open(&bed, 8080, "/length"), Held::open(&bed, 8081, "/chunked")];
         bed.json(&["apply", &policy(&bed, &more, ["one", "one"])]);
-        assert_eq!(held.map(Held::is_answered), [true, false], "{hook}: one is not its gateway's any more");
+        assert_eq!(held.map(Held::goes_on), [true, false], "{hook}: one is not its gateway's any more");
         expect(
             "one for both",
             [
@@ -127,6 +127,6 @@ fn needs_root_each_transparent_gateway_has_what_its_own_rules_hand_it() {
             GATEWAYS.iter().any(|(name, ..)| counted(&bed, name, "restarts") == 1)
         });
         let killed = counted(&bed, "two", "restarts") == 1;
-        assert_eq!(held.map(Held::is_answered), [!killed, killed], "{hook}");
+        assert_eq!(held.map(Held::goes_on), [!killed, killed], "{hook}");
     }
 }
