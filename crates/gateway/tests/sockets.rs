@@ -84,7 +84,7 @@ impl Bed {
         }
     }
 
-    /// Asks in this weather, and looks at what comes and at what is told.
+    /// Asks in this weather, and looks at what comes and at the event.
     fn expect(&self, weather: &Weather) {
         let mut stream = self.connect();
         stream.write_all(self.get(weather.path, "Connection: close\r\n").as_bytes()).unwrap();

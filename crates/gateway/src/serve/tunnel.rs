@@ -49,7 +49,7 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
         Shared::count(&local.shared.counted.refused);
         let known = Some((exchange.request, Some(asked)));
         let fault = Fault::with_status(403, reason);
-        local.shared.tell(client::event(exchange.ends, gateway, known, Some(rule), Some(fault), [0; 2]));
+        local.shared.record(client::event(exchange.ends, gateway, known, Some(rule), Some(fault), [0; 2]));
         abort(server);
         return Next::Abort;
     }
@@ -64,7 +64,7 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
         End::TooLarge => Some("too-large"),
         End::Refused => Some("not-allowed-any-more"),
     };
-    exchange.tell(200, reason.map(|reason| Fault::with_status(502, reason)), bytes);
+    exchange.record(200, reason.map(|reason| Fault::with_status(502, reason)), bytes);
     if end == End::Whole {
         [stream, &server].iter().for_each(|side| reset_if_killed(side, false));
         return Next::Close;
