@@ -87,7 +87,7 @@ int resolve(struct __sk_buff *ctx)
 
 	if (!to)
 		return TCX_NEXT;
-	return to == HANDED_TO_GATEWAY ? take_handed(ctx) : send_handed(ctx, to);
+	return to >= HANDED_TO_GATEWAY ? take_handed(ctx, to - HANDED_TO_GATEWAY) : send_handed(ctx, to);
 }
 
 /* Headers beyond the part that can be read directly are pulled into it: rare, and only then costly. */
@@ -108,7 +108,7 @@ int firewall_tc(struct __sk_buff *ctx)
 	p.frame_bytes = ctx->len;
 	p.flags = flags_of(ctx);
 	verdict = enter(ctx, &p, HOOK_TC);
-	if (verdict == VERDICT_UP && p.is_for_gateway)
+	if (verdict == VERDICT_UP && p.gateway)
 		verdict = assign_packet(ctx, &p);
 	switch (counted(&p, verdict)) {
 	case VERDICT_SENT:

@@ -20,6 +20,7 @@ enum sizes {
 	MAX_PORTS = 256,		/* interfaces that belong to a zone; a power of two */
 	PORT_PROBES = 8,		/* places in which an interface may be, from its number on */
 	MAX_ZONES = 64,
+	GATEWAY_PLACES = 32,		/* as many as two policies have together, so that a place never means two gateways at once; a power of two */
 	BRIDGED_TO_NONE = 0xffff,
 	VLAN_WORDS = 64,
 	ZONE_SELF = 0,
@@ -269,7 +270,7 @@ struct flow {
 	__u32 window[2];	/* largest window that each end offered, unscaled bytes */
 	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0, but of a translated flow ALIAS_ADDRESS and ALIAS_PORT */
 	__u32 opened;		/* tick; in a free record the next free one */
-	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is */
+	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is; of a gateway's responder the gateway, as in EXTRA_GATEWAY */
 	__u16 source;		/* where what its initiator has is counted */
 } __attribute__((aligned(64)));
 
@@ -436,6 +437,14 @@ struct flow_record {
 
 _Static_assert(FLOW_WORDS * 8 == sizeof(struct flow), "a record has all of a flow");
 
+/* Where a transparent gateway is found; an address of 0: it takes no connections of that family. */
+struct gateway_place {
+	__be32 v4;
+	__be32 v6[4];
+	__be16 port;
+	__u16 pad;
+};
+
 /* What the policy's settings say, besides the tables: changed at any time. Timeouts in ticks. */
 struct settings {
 	__u32 timeouts[16];	/* by enum flow_state of TCP; see timeout_of() for the others */
@@ -462,11 +471,7 @@ struct settings {
 	__u64 scan_window;	/* ticks in which a source may not ask in vain for more than so much; 0: nobody is counted */
 	__u64 scan_block;	/* ticks for which it may open no flow then; 0: it is recorded alone */
 	__u32 scan_bits[2];	/* of its sketches of ports and hosts: so many are a scan; 0: none are */
-	/* where the transparent gateway is found; an address of 0: it takes no connections of that family */
-	__be32 gateway_v4;
-	__be32 gateway_v6[4];
-	__be16 gateway_port;
-	__u16 gateway_pad;
+	struct gateway_place gateways[GATEWAY_PLACES];
 };
 
 /* Whether the firewall answers SYNs for servers (firewall/proxy.h). As the places in policy::settings::SynProxy::NAMES. */

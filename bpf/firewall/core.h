@@ -159,13 +159,16 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	return VERDICT_DROP;
 }
 
-/* The same of a flow that the gateway has taken, by the zone that it would lead to. It is gone as well if it is the gateway's no more. */
+/* The same of a flow that the gateway has taken, by the zone that it would lead to. It is gone as well if it is that gateway's no more. */
 __noinline int reconsider_gateways(struct packet *p, struct flow *flow, __u32 zone)
 {
 	__u32 initiator, mark;
 	__u8 zones[2];
 
 	if (!p || !flow)
+		return VERDICT_NEXT;
+	/* It begins anew, and is judged as what it is: it may be another gateway's. */
+	if (is_closed(flow->state) && is_opening(p))
 		return VERDICT_NEXT;
 	mark = READ_ONCE(flow->mark);
 	initiator = flow->initiator & 1;
@@ -175,7 +178,7 @@ __noinline int reconsider_gateways(struct packet *p, struct flow *flow, __u32 zo
 	if (!p->generation)
 		return VERDICT_NEXT;
 	tally(TALLY_JUDGED_AGAIN, 1);
-	if (p->action == ACTION_ALLOW && p->extras & EXTRA_GATEWAY) {
+	if (p->action == ACTION_ALLOW && p->extras & EXTRA_GATEWAY && gateway_of_rule(p) == gateway_of(flow)) {
 		mark_again(p, flow, mark);
 		flow->generation = p->generation;
 		return VERDICT_NEXT;
@@ -497,7 +500,7 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 		if (reason)
 			return drop(p, reason);
 		tally(TALLY_UP, 1);
-		return hook == HOOK_XDP && p->is_for_gateway ? hand_to_gateway(ctx, p) : VERDICT_UP;
+		return hook == HOOK_XDP && p->gateway ? hand_to_gateway(ctx, p) : VERDICT_UP;
 	}
 	if (hook == HOOK_NETFILTER) {
 		tally_forwarded(p->ip_bytes);
@@ -559,7 +562,7 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 	if (p->flags & PACKET_FROM_SELF || hook == HOOK_NETFILTER) {
 		p->to = way;
 	} else if (p->to == ZONE_SELF && is_of_gateway(flow)) {
-		p->is_for_gateway = 1;
+		p->gateway = gateway_of(flow);
 		return send(ctx, p, hook);
 	} else if (p->to == ZONE_SELF) {
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);

@@ -633,7 +633,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->port[side] = p->source_port;
 	flow->port[to] = p->destination_port;
 	flow->protocol = p->protocol;
-	flow->family = p->is_proxied ? p->family | FLOW_PROXIED : p->is_for_gateway ? p->family | FLOW_OF_GATEWAY : p->family;
+	flow->family = p->is_proxied ? p->family | FLOW_PROXIED : p->gateway ? p->family | FLOW_OF_GATEWAY : p->family;
 	flow->zone[side] = p->from;
 	flow->zone[to] = p->to;
 	flow->generation = p->generation;
@@ -641,7 +641,8 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->flags = 0;
 	flow->initiator = side | p->era << ERA_SHIFT;
 	flow->scales = 0;
-	flow->ttl[0] = flow->ttl[1] = 0;
+	flow->ttl[side] = 0;
+	flow->ttl[to] = p->gateway;
 	flow->source = place_of_source(p->family, p->source);
 	flow->mark = p->mark;
 	flow->bytes[0] = flow->bytes[1] = 0;

@@ -265,7 +265,7 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	return is_too_long ? leave_to_kernel(ctx, p, hook) : send_on(ctx, p, hook, &route);
 }
 
-/* To what XDP has handed a frame: an interface, or HANDED_TO_GATEWAY (gateway.h); 0: it has not. */
+/* To what XDP has handed a frame: an interface, or a gateway from HANDED_TO_GATEWAY on (gateway.h); 0: it has not. */
 static __always_inline __u32 handed_to(struct __sk_buff *ctx)
 {
 	const __u32 *macs = (void *)(long)ctx->data;

@@ -5,8 +5,8 @@
  * firewall itself, and their packets go up.
  *
  * The kernel takes them for its own because of a mark (GATEWAY_TAKES) and a routing rule of the daemon's. It finds the socket of a connection by
- * itself; a SYN is assigned to the socket that listens. That one is known by its own mark, which no user of the machine can give. Without
- * it nothing goes up: other servers of this machine may listen at the same port, and a gateway that is gone must open nothing.
+ * itself; a SYN is assigned to the socket that listens. That one is found by the place that the rule names, which the flow keeps, and known by its
+ * own mark, which no user of the machine can give. Without it nothing goes up: other servers of this machine may listen at the same port, and a gateway that is gone must open nothing.
  *
  * Sockets are assigned behind XDP. What XDP takes goes through `resolve` (forward.h), as what has no neighbour yet.
  */
@@ -17,28 +17,35 @@
 #include "reject.h"
 #include "tables.h"
 
-#define HANDED_TO_GATEWAY 0xffffffff	/* in the place of an interface */
+#define HANDED_TO_GATEWAY 0xffffff00u	/* in the place of an interface, and above it the gateway; no interface has such a number */
+#define GATEWAY_SHIFT 24	/* of EXTRA_GATEWAY */
 #define LISTENS 10	/* BPF_TCP_LISTEN and BPF_TCP_TIME_WAIT */
 #define WAITS 6
 
-/* The gateway's socket for packets of this family, or null. It must be released. */
-static __always_inline struct bpf_sock *listener(void *ctx, __u8 family)
+static __always_inline __u32 gateway_of_rule(const struct packet *p)
 {
+	return (p->extras & EXTRA_GATEWAY) >> GATEWAY_SHIFT;
+}
+
+/* A gateway's socket for packets of this family, or null. It must be released. */
+static __always_inline struct bpf_sock *listener(void *ctx, __u32 gateway, __u8 family)
+{
+	const struct gateway_place *place = &settings.gateways[(gateway - 1) & (GATEWAY_PLACES - 1)];
 	struct bpf_sock_tuple at = {};
 	struct bpf_sock *socket;
 	__u32 bytes = sizeof(at.ipv4);
 
 	if (family == 4) {
-		at.ipv4.daddr = settings.gateway_v4;
-		at.ipv4.dport = settings.gateway_port;
-		if (!at.ipv4.daddr)
+		at.ipv4.daddr = place->v4;
+		at.ipv4.dport = place->port;
+		if (!gateway || !at.ipv4.daddr)
 			return 0;
 	} else {
 		for (int word = 0; word < 4; word++)
-			at.ipv6.daddr[word] = settings.gateway_v6[word];
-		at.ipv6.dport = settings.gateway_port;
+			at.ipv6.daddr[word] = place->v6[word];
+		at.ipv6.dport = place->port;
 		bytes = sizeof(at.ipv6);
-		if (!(at.ipv6.daddr[0] | at.ipv6.daddr[1] | at.ipv6.daddr[2] | at.ipv6.daddr[3]))
+		if (!gateway || !(at.ipv6.daddr[0] | at.ipv6.daddr[1] | at.ipv6.daddr[2] | at.ipv6.daddr[3]))
 			return 0;
 	}
 	/* Nobody sends from port 0, so it is no connection. */
@@ -53,7 +60,7 @@ static __always_inline struct bpf_sock *listener(void *ctx, __u8 family)
 
 static __always_inline bool gateway_listens(void *ctx, const struct packet *p)
 {
-	struct bpf_sock *socket = listener(ctx, p->family);
+	struct bpf_sock *socket = listener(ctx, gateway_of_rule(p), p->family);
 
 	if (!socket)
 		return false;
@@ -71,7 +78,7 @@ __noinline int gateway_listens_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? gateway_listens(ctx, p) : 0;
 }
 
-/* A packet whose rule names the gateway opens a flow with it. VERDICT_NEXT: it may. */
+/* A packet whose rule names a gateway opens a flow with it. VERDICT_NEXT: it may. */
 static __always_inline enum verdict go_to_gateway(void *ctx, struct packet *p, const enum hook hook)
 {
 	/* Fragments are put together behind the place where sockets are assigned. The gateway would take a translated
@@ -82,7 +89,7 @@ static __always_inline enum verdict go_to_gateway(void *ctx, struct packet *p, c
 	if (hook == HOOK_XDP ? !gateway_listens_xdp(ctx, p) : !gateway_listens_tc(ctx, p))
 		return answer_reject(ctx, p, hook, REASON_GATEWAY);
 	p->to = ZONE_SELF;
-	p->is_for_gateway = 1;
+	p->gateway = gateway_of_rule(p);
 	return VERDICT_NEXT;
 }
 
@@ -125,7 +132,7 @@ __noinline int hand_to_gateway(struct xdp_md *ctx, struct packet *p)
 		return drop(p, REASON_REDIRECT);
 	macs[0] = now->mark[0];
 	macs[1] = now->mark[1];
-	macs[2] = HANDED_TO_GATEWAY;
+	macs[2] = HANDED_TO_GATEWAY + p->gateway;
 	if (p->network < ETHERNET_BYTES || strip_tags(ctx, p, HOOK_XDP) || write_ethernet(ctx, p, HOOK_XDP, macs))
 		return drop(p, REASON_TRUNCATED);
 	return VERDICT_UP;
@@ -136,18 +143,27 @@ struct assigned {
 	struct bpf_sock_tuple ends;
 	__u32 bytes;		/* of `ends` */
 	__u8 family;
+	__u8 gateway;		/* as in EXTRA_GATEWAY */
 };
 
 /*
- * The gateway's socket once more, for connections that are opened again while the kernel still remembers the one before (TIME_WAIT). A SYN
- * that is assigned would find the old one in its place and be dropped; so the kernel is left to end that, and then it asks pick_listener().
+ * Connections that are opened again while the kernel still remembers the one before (TIME_WAIT). A SYN that is assigned would find the old
+ * one in its place and be dropped; so the kernel is left to end that, and then, still for the same SYN, it asks pick_listener(), which is told
+ * here which gateway it is for, and has the gateways' sockets once more.
  */
 struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct bpf_sock_tuple);
+	__type(value, __u32);
+} reopened SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
-	__uint(max_entries, 1);
+	__uint(max_entries, GATEWAY_PLACES + 1);
 	__type(key, __u32);
 	__type(value, __u64);
-} gateway_socket SEC(".maps");
+} gateway_sockets SEC(".maps");
 
 /* Gives a segment to the gateway, if it is not of a connection that the kernel knows. 0, or why it must not go up. */
 static __always_inline int assign_segment(struct __sk_buff *ctx, struct assigned *s)
@@ -161,13 +177,15 @@ static __always_inline int assign_segment(struct __sk_buff *ctx, struct assigned
 		bpf_sk_release(known);
 	}
 	if (state == LISTENS || state == WAITS) {
-		socket = listener(ctx, s->family);
+		__u32 gateway = s->gateway;
+
+		socket = listener(ctx, gateway, s->family);
 		if (!socket)
 			return REASON_GATEWAY;
 		if (state == WAITS) {
-			__u32 first = 0;
-
-			failed = bpf_map_update_elem(&gateway_socket, &first, socket, BPF_ANY);
+			failed = bpf_map_update_elem(&gateway_sockets, &gateway, socket, BPF_ANY);
+			if (!failed)
+				failed = bpf_map_update_elem(&reopened, &s->ends, &gateway, BPF_ANY);
 		} else {
 			failed = bpf_sk_assign(ctx, socket, 0);
 		}
@@ -187,6 +205,7 @@ __noinline int assign_packet(struct __sk_buff *ctx, struct packet *p)
 	if (!p)
 		return VERDICT_DROP;
 	s.family = p->family;
+	s.gateway = p->gateway;
 	if (p->family == 4) {
 		s.ends.ipv4.saddr = p->source[0];
 		s.ends.ipv4.daddr = p->destination[0];
@@ -243,11 +262,12 @@ static __always_inline int read_segment(struct __sk_buff *ctx, struct assigned *
 	return 1;
 }
 
-/* Who listens for a connection. At an address that is not this machine's it can only be the gateway: nothing else comes up from there. */
+/* Who listens for a connection. At an address that is not this machine's it can only be a gateway: nothing else comes up from there. */
 static __always_inline void pick_listener(struct bpf_sk_lookup *ctx)
 {
 	struct address at = { .ip_version = ctx->family == FAMILY_IPV4 ? 4 : 6 };
-	__u32 first = 0, v4 = ctx->local_ip4, v6 = ctx->local_ip6[0];
+	__u32 v4 = ctx->local_ip4, v6 = ctx->local_ip6[0], *gateway;
+	struct bpf_sock_tuple ends = {};
 	struct bpf_sock *socket;
 
 	if (ctx->protocol != PROTOCOL_TCP)
@@ -261,7 +281,23 @@ static __always_inline void pick_listener(struct bpf_sk_lookup *ctx)
 	at.words[3] = ctx->local_ip6[3];
 	if (is_local(&at) || (at.ip_version == 4 && bpf_ntohl(at.words[0]) >> 24 == 127))
 		return;
-	socket = bpf_map_lookup_elem(&gateway_socket, &first);
+	if (at.ip_version == 4) {
+		ends.ipv4.saddr = ctx->remote_ip4;
+		ends.ipv4.daddr = v4;
+		ends.ipv4.sport = ctx->remote_port;
+		ends.ipv4.dport = bpf_htons(ctx->local_port);
+	} else {
+		ends.ipv6.saddr[0] = ctx->remote_ip6[0];
+		ends.ipv6.saddr[1] = ctx->remote_ip6[1];
+		ends.ipv6.saddr[2] = ctx->remote_ip6[2];
+		ends.ipv6.saddr[3] = ctx->remote_ip6[3];
+		for (int word = 0; word < 4; word++)
+			ends.ipv6.daddr[word] = at.words[word];
+		ends.ipv6.sport = ctx->remote_port;
+		ends.ipv6.dport = bpf_htons(ctx->local_port);
+	}
+	gateway = bpf_map_lookup_elem(&reopened, &ends);
+	socket = gateway ? bpf_map_lookup_elem(&gateway_sockets, gateway) : 0;
 	if (!socket)
 		return;
 	if (socket->mark == GATEWAY_LISTENS)
@@ -270,9 +306,9 @@ static __always_inline void pick_listener(struct bpf_sk_lookup *ctx)
 }
 
 /* In `resolve`: what XDP has handed on. TCP behind extension headers of IPv6 finds its connection by itself, and opens none. */
-static __always_inline int take_handed(struct __sk_buff *ctx)
+static __always_inline int take_handed(struct __sk_buff *ctx, __u32 gateway)
 {
-	struct assigned s = {};
+	struct assigned s = { .gateway = gateway };
 	int reason = read_segment(ctx, &s) ? assign_segment(ctx, &s) : 0;
 
 	if (reason) {

@@ -56,7 +56,7 @@ struct packet {
 	__u16 flags;
 	__u8 reason;		/* enum reason, once dropped */
 	__u8 is_proxied : 1;	/* a cookie brought it, or it is a segment of the firewall's own */
-	__u8 is_for_gateway : 1;	/* it is the gateway's, although its destination is somebody else's */
+	__u8 gateway : 6;	/* the transparent gateway that it is for, although its destination is somebody else's, as in EXTRA_GATEWAY; or 0 */
 	__be16 selector;	/* what the policy calls selector: destination port or ICMP type << 8 | code */
 	__u8 ttl;		/* TTL or hop limit */
 	__u8 tcp_flags;
@@ -130,10 +130,16 @@ static __always_inline __u8 family_of(const struct flow *flow)
 	return flow->family & FLOW_FAMILY;
 }
 
-/* Whether its packets go up to the transparent gateway. */
+/* Whether its packets go up to a transparent gateway. */
 static __always_inline bool is_of_gateway(const struct flow *flow)
 {
 	return (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_OF_GATEWAY)) == FLOW_OF_GATEWAY;
+}
+
+/* Which one: kept where other flows have how far away their responder is, and this one is here. */
+static __always_inline __u8 gateway_of(const struct flow *flow)
+{
+	return READ_ONCE(flow->ttl[(flow->initiator & 1) ^ 1]);
 }
 
 static __always_inline bool is_mapped(const struct flow *flow)

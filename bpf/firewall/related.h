@@ -185,7 +185,7 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
-	p->is_for_gateway = p->to == ZONE_SELF && is_of_gateway(flow);
+	p->gateway = p->to == ZONE_SELF && is_of_gateway(flow) ? gateway_of(flow) : 0;
 	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED | FLOW_PREFIXED)) {
 		p->flags |= PACKET_TRANSLATED;
 		p->record = quoted.record;

@@ -50,7 +50,9 @@ static __always_inline void note_syn(struct flow *flow, const struct packet *p)
 	flow->end[s] = end_of(p);
 	flow->reach[s] = flow->end[s];
 	flow->window[s] = p->window ? p->window : 1;
-	flow->ttl[s] = p->ttl;
+	/* What is here is not far away, and a gateway's flow has something else there. */
+	if (flow->zone[s] != ZONE_SELF)
+		flow->ttl[s] = p->ttl;
 	flow->scales = (flow->scales & (s ? 0x0f : 0xf0)) | (p->scale & 15) << (s * 4);
 }
 

@@ -141,7 +141,7 @@ static void put_effects(struct table_header *t)
 {
 	static const __u32 actions[HIT_SLOTS] = { ACTION_ALLOW, ACTION_ALLOW, ACTION_REJECT, ACTION_ALLOW, ACTION_DENY, ACTION_ALLOW };
 	/* The numbers of terms that put_limits() writes. */
-	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | EXTRA_GATEWAY | 3 };
+	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | 2u << GATEWAY_SHIFT | 3 };
 	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
 
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
@@ -305,8 +305,9 @@ static void world_prepare(void)
 	new_map(&proxy_rooms, 1, 0, sizeof(struct proxy_room));
 	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
 	new_map(&nat_rooms, 1, 0, sizeof(struct nat_room));
-	/* Holds a socket; it has a key, because programs write it. */
-	new_map(&gateway_socket, 1, 4, sizeof(struct bpf_sock));
+	/* Hold sockets, and which of them; they have keys, because programs write them. */
+	new_map(&gateway_sockets, 4, 4, sizeof(struct bpf_sock));
+	new_map(&reopened, 16, sizeof(struct bpf_sock_tuple), 4);
 	new_map(&carried_flow, 1, 0, sizeof(struct flow));
 	new_map(&expired_packet, 1, 0, sizeof(struct packet));
 	scan_map = new_map(&scan_sources, SCAN_ROOM, 0, sizeof(struct scan_bucket));
@@ -385,8 +386,8 @@ static void set_settings(void)
 	for (int i = 0; i < 16; i++)
 		settings.timeouts[i] = 1000 * (i + 1);
 	settings.translates = 1;
-	settings.gateway_v4 = settings.gateway_v6[3] = 1;
-	settings.gateway_port = 1;
+	/* The second: a rule names it, and a place that no gateway has is left. */
+	settings.gateways[1] = (struct gateway_place){ .v4 = 1, .v6 = { 0, 0, 0, 1 }, .port = 1 };
 	settings.udp_timeout = settings.icmp_timeout = settings.other_timeout = settings.doubted_timeout = 2000;
 	settings.unanswered_timeout = 1500;
 	set_switches(any_byte());

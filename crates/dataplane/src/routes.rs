@@ -107,14 +107,14 @@ pub fn receive_all(index: u32, receives: bool) -> Result<(), RoutesError> {
     Queries::open()?.receive_all(index, receives)
 }
 
-/// Has the kernel of this network namespace take packets of the transparent gateway for its own: of IPv4, of IPv6. What it does already stays.
+/// Has the kernel of this network namespace take packets of transparent gateways for its own: of IPv4, of IPv6. What it does already stays.
 ///
 /// # Errors
 /// The kernel does not let rules and routes be changed.
-pub fn take_for_gateway(v4: bool, v6: bool) -> Result<(), RoutesError> {
+pub fn take_for_gateways(v4: bool, v6: bool) -> Result<(), RoutesError> {
     let mut queries = Queries::open()?;
-    queries.take_for_gateway(true, v4)?;
-    queries.take_for_gateway(false, v6)
+    queries.take_for_gateways(true, v4)?;
+    queries.take_for_gateways(false, v6)
 }
 
 /// How many answers a core may send.

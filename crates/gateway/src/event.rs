@@ -46,5 +46,5 @@ pub struct Counts {
     /// Requests that went over a connection to a server that was open already.
     pub reused: u64,
     /// Events that were not sent, because there were too many.
-    pub untold: u64,
+    pub suppressed: u64,
 }

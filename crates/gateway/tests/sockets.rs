@@ -6,122 +6,12 @@
 use gateway::config::{Addresses, Gateway, Limits, Mode, Rule};
 use gateway::event::{Counts, Event};
 use gateway::serve::{Server, listen};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
-
-/// How long anything may take that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A server whose answers the paths name. It counts its connections.
-struct Origin {
-    at: SocketAddr,
-    connections: Arc<AtomicU64>,
-}
-
-impl Origin {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        let connections = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&connections);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                std::thread::spawn(move || serve(stream));
-            }
-        });
-        Self { at, connections }
-    }
-}
-
-/// What a server does after it has sent some bytes.
-enum Then {
-    GoOn,
-    Close,
-    Reset,
-    Wait,
-}
-
-fn answer(path: &str, body: &[u8]) -> (Vec<u8>, Then) {
-    let ok = |lines: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n{body}").into_bytes();
-    match path {
-        "/length" => (ok("Content-Length: 5\r\n", "hello"), Then::GoOn),
-        "/chunked" => (ok("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), Then::GoOn),
-        "/close" => (ok("", "hello"), Then::Close),
-        "/short" => (ok("Content-Length: 10\r\n", "hello"), Then::Close),
-        "/reset" => (ok("Content-Length: 10\r\n", "hello"), Then::Reset),
-        "/reset-close" => (ok("", "hello"), Then::Reset),
-        "/cut-chunk" => (ok("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"), Then::Close),
-        "/more" => (ok("Content-Length: 5\r\n", "helloHTTP/1.1 200 OK\r\n"), Then::GoOn),
-        "/two-lengths" => (ok("Content-Length: 5\r\nContent-Length: 6\r\n", "hello!"), Then::GoOn),
-        "/interim" => (
-            [b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), ok("Content-Length: 2\r\n", "ok")].concat(),
-            Then::GoOn,
-        ),
-        "/upgrade" => (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_vec(), Then::Wait),
-        "/nothing" => (Vec::new(), Then::Close),
-        "/never" => (Vec::new(), Then::Wait),
-        "/half" => (ok("Content-Length: 10\r\n", "hello"), Then::Wait),
-        "/head-only" => (b"HTTP/1.1 200 OK\r\nContent-".to_vec(), Then::Wait),
-        "/echo" => {
-            ([ok(&format!("Content-Length: {}\r\n", body.len()), ""), body.to_vec()].concat(), Then::GoOn)
-        }
-        "/leave" => (ok("Content-Length: 2\r\nConnection: close\r\n", "ok"), Then::Close),
-        other => panic!("{other}"),
-    }
-}
-
-fn serve(mut stream: TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    while let Some((path, body)) = read_request(&mut stream) {
-        let (bytes, then) = answer(&path, &body);
-        if stream.write_all(&bytes).is_err() {
-            return;
-        }
-        match then {
-            Then::GoOn => {}
-            Then::Close => return,
-            Then::Reset => {
-                // What was sent has arrived: the loopback interface has no way on which a reset could overtake it.
-                let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-                return;
-            }
-            Then::Wait => {
-                let _ = stream.read(&mut [0]);
-                return;
-            }
-        }
-    }
-}
-
-/// The path and the body of the next request; `None` if it does not come as a whole.
-fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 65_536];
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, _)) = text.split_once("\r\n\r\n") {
-            let path = head.split(' ').nth(1)?.to_owned();
-            let body = bytes[head.len() + 4..].to_vec();
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
-            if head.contains("Transfer-Encoding") {
-                if body.ends_with(b"0\r\n\r\n") {
-                    return Some((path, body));
-                }
-            } else if body.len() >= length.unwrap_or(0) {
-                return Some((path, body));
-            }
-        }
-        match stream.read(&mut piece) {
-            Ok(count @ 1..) => bytes.extend(&piece[..count]),
-            _ => return None,
-        }
-    }
-}
+use testkit::origin::{CALMS, LEAVING, Origin, WEATHER, Weather, patience, read_to_end, request, status};
 
 struct Bed {
     origin: Origin,
@@ -131,7 +21,7 @@ struct Bed {
 }
 
 fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
-    let origin = Origin::start();
+    let origin = Origin::start(TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let at = listener.local_addr().unwrap();
     let here: IpAddr = "127.0.0.1".parse().unwrap();
@@ -170,75 +60,50 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
 impl Bed {
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.at).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         stream
     }
 
     fn get(&self, path: &str, lines: &str) -> String {
-        let host = self.origin.at;
-        format!("GET http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n")
+        request(true, "GET", self.origin.at, path, &format!("{lines}\r\n"))
     }
 
     /// Sends bytes, and returns what comes back until the end, and whether that was a good one.
     fn ask(&self, bytes: &str) -> (String, bool) {
         let mut stream = self.connect();
         stream.write_all(bytes.as_bytes()).unwrap();
-        to_the_end(&mut stream)
+        read_to_end(&mut stream)
     }
 
     /// Waits until the counts are so.
     fn until(&self, what: &str, is_so: impl Fn(Counts) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience();
         while !is_so(self.server.counts()) {
             assert!(Instant::now() < deadline, "{what}: {:?}", self.server.counts());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
+    /// Asks in this weather, and looks at what comes and at the event.
+    fn expect(&self, weather: &Weather) {
+        let mut stream = self.connect();
+        stream.write_all(self.get(weather.path, "Connection: close\r\n").as_bytes()).unwrap();
+        weather.expect(&mut stream, "explicit");
+        assert_eq!(self.event(), (weather.reason.to_owned(), weather.status), "{}", weather.path);
+    }
+
     /// The next event's reason and status.
     fn event(&self) -> (String, u16) {
-        let event = self.events.recv_timeout(PATIENCE).unwrap();
+        let event = self.events.recv_timeout(patience()).unwrap();
         (event.reason.unwrap_or_else(|| "carried".to_owned()), event.status)
     }
-}
-
-fn to_the_end(stream: &mut TcpStream) -> (String, bool) {
-    let mut bytes = Vec::new();
-    let is_good = match stream.read_to_end(&mut bytes) {
-        Ok(_) => true,
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-            false
-        }
-    };
-    (String::from_utf8_lossy(&bytes).into_owned(), is_good)
-}
-
-fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 #[test]
 fn an_answer_that_ends_early_is_never_a_whole_one() {
     let bed = bed(|_| {});
-    // The path, the status, how the answer ends, whether the connection ends well, and what is told.
-    for (path, code, end, is_good, reason) in [
-        ("/length", 200, "\r\n\r\nhello", true, "carried"),
-        ("/chunked", 200, "5\r\nhello\r\n0\r\n\r\n", true, "carried"),
-        ("/close", 200, "5\r\nhello\r\n0\r\n\r\n", true, "carried"),
-        ("/interim", 200, "\r\n\r\nok", true, "carried"),
-        ("/short", 200, "hello", false, "server-ended"),
-        ("/reset", 200, "hello", false, "server-ended"),
-        ("/reset-close", 200, "hello\r\n", false, "server-ended"),
-        ("/cut-chunk", 200, "hello\r\n", false, "server-ended"),
-        ("/two-lengths", 502, "</html>\n", true, "two-lengths"),
-        ("/upgrade", 502, "</html>\n", true, "upgrade"),
-        ("/nothing", 502, "</html>\n", true, "server-ended"),
-    ] {
-        let (answer, ends_well) = bed.ask(&bed.get(path, "Connection: close\r\n"));
-        assert_eq!(bed.event(), (reason.to_owned(), code), "{path}: {answer}");
-        assert_eq!(ends_well, is_good, "{path}: {answer}");
-        assert!(answer.ends_with(end), "{path}: {answer:?}");
+    for weather in &WEATHER {
+        bed.expect(weather);
     }
     let old = format!("GET http://{}/close HTTP/1.0\r\n\r\n", bed.origin.at);
     assert!(bed.ask(&old).0.ends_with("Connection: close\r\n\r\nhello"));
@@ -249,15 +114,24 @@ fn an_answer_that_ends_early_is_never_a_whole_one() {
 #[test]
 fn a_server_that_stops_is_left() {
     let bed = bed(|gateway| {
-        gateway.limits.idle = Duration::from_secs(3);
+        gateway.limits.idle = Duration::from_secs(1);
         gateway.limits.answer_time = Duration::from_secs(1);
     });
-    let (answer, is_good) = bed.ask(&bed.get("/half", ""));
-    assert!(!is_good, "{answer}");
-    assert_eq!(bed.event(), ("slow-answer".to_owned(), 200));
-    for path in ["/never", "/head-only"] {
-        assert_eq!(status(&bed.ask(&bed.get(path, "Connection: close\r\n")).0), 504, "{path}");
-        assert_eq!(bed.event(), ("answer-time".to_owned(), 504), "{path}");
+    for weather in &CALMS {
+        bed.expect(weather);
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_is_left() {
+    let bed = bed(|_| {});
+    let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+    for (place, leaving) in (1..).zip(&LEAVING) {
+        leaving.go(bed.connect(), true, bed.origin.at, || {
+            bed.until(leaving.what, |_| read(&bed.origin.connections) == place);
+        });
+        assert_eq!(bed.event().0, "client-ended", "{}", leaving.what);
+        bed.until(leaving.what, |counts| counts.open == 0 && read(&bed.origin.ended) == place);
     }
 }
 
@@ -279,7 +153,7 @@ fn connections_to_servers_are_used_again_only_after_a_whole_answer() {
         stream.write_all(bed.get(first, "").as_bytes()).unwrap();
         bed.event();
         let same = stream.write_all(bed.get("/length", "Connection: close\r\n").as_bytes());
-        let answer = same.map(|()| to_the_end(&mut stream).0).unwrap_or_default();
+        let answer = same.map(|()| read_to_end(&mut stream).0).unwrap_or_default();
         if first == "/short" {
             assert_eq!(bed.server.counts().reused, 0, "{first}");
             continue;
@@ -333,13 +207,6 @@ fn bodies_go_through_as_they_are_or_not_at_all() {
         assert_eq!(bed.event(), (reason.0.to_owned(), reason.1), "{shown}");
         assert!(answer.ends_with(end), "{shown}");
     }
-    let before = bed.origin.connections.load(Ordering::SeqCst);
-    let mut stream = bed.connect();
-    stream.write_all(post("Content-Length: 5\r\n", "abc").as_bytes()).unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert!(!to_the_end(&mut stream).1, "a client that ends early gets no answer");
-    assert_eq!(bed.event().0, "client-ended");
-    assert!(bed.origin.connections.load(Ordering::SeqCst) <= before + 1);
 }
 
 #[test]
@@ -355,7 +222,7 @@ fn a_page_says_why_and_has_nothing_of_the_request() {
     let mut stream = bed.connect();
     let both = [bed.get("/x", ""), bed.get("/length", "Connection: close\r\n")].concat();
     stream.write_all(both.as_bytes()).unwrap();
-    let (answer, _) = to_the_end(&mut stream);
+    let (answer, _) = read_to_end(&mut stream);
     assert!(answer.starts_with("HTTP/1.1 403") && answer.ends_with("hello"), "{answer}");
     let host = bed.origin.at;
     let hidden = format!("POST http://{host}/x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\n");
@@ -376,8 +243,8 @@ fn slow_clients_and_too_many_of_them_are_turned_away() {
     bed.until("both are there", |counts| counts.open == 2);
     let (answer, _) = bed.ask("");
     assert_eq!(status(&answer), 503, "{answer}");
-    assert_eq!(to_the_end(&mut silent), (String::new(), true), "nothing asked, nothing answered");
-    assert_eq!(status(&to_the_end(&mut slow).0), 408);
+    assert_eq!(read_to_end(&mut silent), (String::new(), true), "nothing asked, nothing answered");
+    assert_eq!(status(&read_to_end(&mut slow).0), 408);
     bed.until("they are gone", |counts| counts.open == 0);
     assert_eq!(status(&bed.ask(&bed.get("/length", "Connection: close\r\n")).0), 200, "there is room again");
 }
@@ -399,13 +266,13 @@ fn a_tunnel_carries_both_ways_until_the_policy_ends_it() {
     let mut head = vec![0; b"HTTP/1.1 200 OK\r\n\r\n".len()];
     other.read_exact(&mut head).unwrap();
     other.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(to_the_end(&mut other), (String::new(), true), "both sides finish");
+    assert_eq!(read_to_end(&mut other), (String::new(), true), "both sides finish");
     assert_eq!(bed.event(), ("carried".to_owned(), 200));
     // Nothing but the rules has changed.
     let mut gateway = gateway_of(&bed);
     gateway.rules.clear();
     bed.server.set(gateway);
-    assert!(!to_the_end(&mut stream).1, "it is reset");
+    assert!(!read_to_end(&mut stream).1, "it is reset");
     assert_eq!(bed.event(), ("not-allowed-any-more".to_owned(), 200));
     let again = connect.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     assert_eq!(status(&bed.ask(&again).0), 403, "and there is no other");
@@ -492,7 +359,7 @@ fn a_tunnel_that_must_be_tls_for_its_host_is_that_or_ends() {
     ] {
         let mut stream = bed.connect();
         stream.write_all(&[connect.clone().into_bytes(), begin].concat()).unwrap();
-        let (_, is_good) = to_the_end(&mut stream);
+        let (_, is_good) = read_to_end(&mut stream);
         assert!(!is_good, "{what}");
         assert_eq!(bed.event(), (reason.to_owned(), 403), "{what}");
     }
@@ -500,6 +367,6 @@ fn a_tunnel_that_must_be_tls_for_its_host_is_that_or_ends() {
     let mut stream = bed.connect();
     stream.write_all(&[connect.into_bytes(), client_hello(None)].concat()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    to_the_end(&mut stream);
+    read_to_end(&mut stream);
     assert_eq!(bed.event().0, "carried");
 }

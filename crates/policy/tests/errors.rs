@@ -225,7 +225,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a gateway without a protocol", gateway("listen = \"10.0.0.1:1\""), "1:11 the gateway `g` has no `protocol`"),
         ("a gateway of another protocol", gateway("protocol = \"ftp\"\nlisten = \"10.0.0.1:21\""), "2:12 this version has no gateway for FTP"),
         ("tunnels of a transparent gateway", gateway(&format!("{HTTP}mode = \"transparent\"\nconnect_ports = 443")), "`connect_ports` is for mode = \"explicit\""),
-        ("two transparent gateways", gateway(&format!("{HTTP}mode = \"transparent\"")) + &gateway(&format!("{}mode = \"transparent\"", HTTP.replace("3128", "3129"))).replace("gateways.g", "gateways.h"), "the gateway `g` is transparent already"),
+        ("a transparent gateway at every address, and another at the same port", gateway(&format!("{}mode = \"transparent\"", HTTP.replace("10.0.0.1:", "[::]:"))) + &gateway(HTTP).replace("gateways.g", "gateways.h"), "the gateway `g` listens there already"),
         ("a gateway of another mode", gateway(&format!("{HTTP}mode = \"reverse\"")), "`mode` cannot be `reverse`"),
         ("a gateway without a place", gateway("protocol = \"http\""), "the gateway `g` has no `listen`"),
         ("a gateway without a port", gateway("protocol = \"http\"\nlisten = \"10.0.0.1\""), "3:10 nobody can listen at `10.0.0.1`"),

@@ -1,5 +1,5 @@
 //! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, tutorials that are
-//! followed, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
+//! followed, a bad server of HTTP, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
 //! `cargo xtask layout` checks; it depends on no other crate of ours.
 
 #![allow(
@@ -12,6 +12,7 @@ pub mod documents;
 pub mod filter;
 pub mod held;
 pub mod namespace;
+pub mod origin;
 pub mod packet;
 pub mod rows;
 pub mod tutorial;

@@ -1,5 +1,6 @@
 //! The policy in force. Another one takes its place as a whole.
 
+mod gateways;
 mod limits;
 mod lists;
 mod pages;
@@ -8,7 +9,6 @@ mod translations;
 use crate::DataplaneError;
 use crate::clock::whole_tick;
 use crate::counters::Hits;
-use crate::forwarding::local_key;
 use crate::names::{NO_SLOT, SharedNames};
 use crate::notes::{self, BUILD, Notes};
 use crate::shared::{Shared, publish};
@@ -24,7 +24,6 @@ use policy::scans::{Scans, bits_of};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Counters as Slots;
 use policy::tables::Tables;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -90,8 +89,15 @@ impl Policies {
         let limits = self.write_limits(policy, &slots, &fresh)?;
         let slot = |name: &str| slots.slot(name).unwrap_or(NO_SLOT);
         let place = self.lists.next_place(policy, lists)?;
-        let numbers =
-            Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, lists: place, generation };
+        let (places, of_gateways) = gateways::places(&self.settings.gateways, &policy.gateways);
+        let numbers = Numbers {
+            zones: &zones,
+            slot: &slot,
+            limits: &limits.numbers,
+            gateways: &of_gateways,
+            lists: place,
+            generation,
+        };
         let mut pages = pages(tables, policy, &numbers);
         let notes = Notes {
             build: BUILD.to_owned(),
@@ -116,7 +122,7 @@ impl Policies {
         settings.keeps_marks |= u32::from(asks_for_more(policy));
         settings.translates = translations::translates(policy);
         put_scans(&mut settings, policy.scans.as_ref());
-        put_gateway(&mut settings, policy.gateways.iter().find(|it| it.is_transparent()).map(|it| it.listen));
+        settings.gateways = places;
         // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
         // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
         // work any more that has the tables before it.
@@ -251,25 +257,6 @@ fn put_scans(to: &mut types::settings, from: Option<&Scans>) {
     to.scan_bits = from.map_or([0; 2], |scans| [bits(scans.ports), bits(scans.hosts)]);
 }
 
-/// Where a SYN finds the transparent gateway. One that listens at every address is found at the machine's own alone.
-fn put_gateway(to: &mut types::settings, listen: Option<SocketAddr>) {
-    let is_everywhere = listen.is_some_and(|listen| listen.ip().is_unspecified());
-    // A socket of IPv6 at every address takes IPv4 as well.
-    let (v4, v6) = match listen.map(|listen| listen.ip()) {
-        Some(IpAddr::V4(_)) if is_everywhere => (Some(Ipv4Addr::LOCALHOST), None),
-        Some(IpAddr::V6(_)) if is_everywhere => (Some(Ipv4Addr::LOCALHOST), Some(Ipv6Addr::LOCALHOST)),
-        Some(IpAddr::V4(v4)) => (Some(v4), None),
-        Some(IpAddr::V6(v6)) => (None, Some(v6)),
-        None => (None, None),
-    };
-    to.gateway_v4 = v4.map_or(0, |v4| u32::from_ne_bytes(v4.octets()));
-    let words = local_key(v6.unwrap_or(Ipv6Addr::UNSPECIFIED).into());
-    for (word, bytes) in to.gateway_v6.iter_mut().zip(words.as_chunks::<4>().0) {
-        *word = u32::from_ne_bytes(*bytes);
-    }
-    to.gateway_port = listen.map_or(0, |listen| listen.port().to_be());
-}
-
 /// The second settings, with every check that either of the two has, the shorter of their times and the smaller of their budgets. Log rates let nothing pass.
 fn stricter(one: &types::settings, other: &types::settings) -> types::settings {
     let mut both = *other;
@@ -278,6 +265,12 @@ fn stricter(one: &types::settings, other: &types::settings) -> types::settings {
     }
     for (budget, before) in both.budgets.iter_mut().zip(one.budgets) {
         *budget = before.min(*budget);
+    }
+    // A place has the same gateway in both.
+    for (place, before) in both.gateways.iter_mut().zip(one.gateways) {
+        if place.port == 0 {
+            *place = before;
+        }
     }
     types::settings {
         udp_timeout: one.udp_timeout.min(other.udp_timeout),

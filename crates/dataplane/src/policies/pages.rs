@@ -40,6 +40,8 @@ pub(super) struct Numbers<'n> {
     pub(super) slot: &'n dyn Fn(&str) -> u32,
     /// By a rule's place in the policy, the number of its limit.
     pub(super) limits: &'n HashMap<usize, u32>,
+    /// By a gateway's place in the policy, its place in the data plane and 1; or 0: it is not transparent.
+    pub(super) gateways: &'n [u32],
     /// Where the lists of addresses are, and 1; or 0.
     pub(super) lists: u32,
     /// Of the generation.
@@ -205,8 +207,8 @@ fn effects(
     for (row, (place, action)) in tables.rules.iter().zip(&tables.actions).enumerate() {
         let rule: &Rule = &policy.rules[*place as usize];
         let terms = numbers.limits.get(&(*place as usize)).copied().unwrap_or(0);
-        let gateway = if rule.effect.gateway.is_some() { types::extra_bits::EXTRA_GATEWAY.0 } else { 0 };
-        let extras = terms | log_bits(rule.effect.log) | gateway;
+        let gateway = rule.effect.gateway.and_then(|place| numbers.gateways.get(place)).copied().unwrap_or(0);
+        let extras = terms | log_bits(rule.effect.log) | gateway << GATEWAY_SHIFT;
         pages.words(&[*action, (numbers.slot)(&rule.name), extras, listed(row)]);
     }
     header.defaults = pages.begin(4);
@@ -226,6 +228,8 @@ fn add_lists(pages: &mut Pages, header: &mut types::table_header, policy: &Polic
         pages.words(&[types::action::ACTION_DENY.0, (numbers.slot)(&list.counter()), log_bits(log), 0]);
     }
 }
+
+const GATEWAY_SHIFT: u32 = types::extra_bits::EXTRA_GATEWAY.0.trailing_zeros();
 
 const fn log_bits(log: Log) -> u32 {
     const OPEN: u32 = types::extra_bits::EXTRA_LOG_OPEN.0;

@@ -34,7 +34,7 @@ const ENOENT: i32 = 2;
 const ESRCH: i32 = 3;
 const EEXIST: i32 = 17;
 const EAFNOSUPPORT: i32 = 97;
-/// The routing table and the rule by which packets that the transparent gateway takes are for this machine. The rule comes before those of others.
+/// The routing table and the rule by which packets that transparent gateways take are for this machine. The rule comes before those of others.
 const GATEWAY_TABLE: u32 = 0x5247;
 const GATEWAY_PRIORITY: u32 = 1;
 const LOOPBACK: u32 = 1;
@@ -261,8 +261,8 @@ impl Queries {
         self.ask(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, doing, |_| ())
     }
 
-    /// Has the kernel take packets of the transparent gateway for this machine's own, or not any more.
-    pub(super) fn take_for_gateway(&mut self, is_v4: bool, takes: bool) -> Result<(), RoutesError> {
+    /// Has the kernel take packets of transparent gateways for this machine's own, or not any more.
+    pub(super) fn take_for_gateways(&mut self, is_v4: bool, takes: bool) -> Result<(), RoutesError> {
         let family = if is_v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let mut rule = RuleMessage::default();
         rule.header.family = family;
@@ -281,11 +281,11 @@ impl Queries {
         route.attributes = vec![RouteAttribute::Table(GATEWAY_TABLE), RouteAttribute::Oif(LOOPBACK)];
         use RouteNetlinkMessage as M;
         let (doing, known, messages) = if takes {
-            let doing = "adding the routes of a transparent gateway";
+            let doing = "adding the routes of transparent gateways";
             (doing, [EEXIST; 2], [M::NewRoute(route), M::NewRule(rule)])
         } else {
             (
-                "removing the routes of a transparent gateway",
+                "removing the routes of transparent gateways",
                 [ENOENT, ESRCH],
                 [M::DelRule(rule), M::DelRoute(route)],
             )

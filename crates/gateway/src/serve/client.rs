@@ -48,7 +48,7 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
     let Some(_admitted) = shared.admit(from.ip()) else {
         let gateway = shared.gateway();
         let fault = Fault::with_status(503, "too-many-connections");
-        shared.tell(event(ends, &gateway, None, None, Some(fault), [0; 2]));
+        shared.record(event(ends, &gateway, None, None, Some(fault), [0; 2]));
         let reader = Reader { persists: false, minor: 1, is_head: false };
         let page = page::of(&gateway, fault, None, reader);
         // Nobody waits for such a client.
@@ -161,7 +161,7 @@ pub(super) async fn refuse(
 ) -> Next {
     let counted = &local.shared.counted;
     Shared::count(if matches!(fault.status, 502 | 504) { &counted.failed } else { &counted.refused });
-    local.shared.tell(event(ends, gateway, known, rule, Some(fault), [0; 2]));
+    local.shared.record(event(ends, gateway, known, rule, Some(fault), [0; 2]));
     let request = known.map(|(request, _)| request);
     let reader = Reader {
         // A body that nobody reads would be taken for the next request.

@@ -1,7 +1,7 @@
 //! A request to a server, and its answer.
 
 use super::client::{self, Ends, Next};
-use super::relay::{Body, Broken, Buffer, write_within};
+use super::relay::{Body, Broken, Buffer, reset_if_killed, write_within};
 use super::{Local, Shared, upstream};
 use crate::config::Gateway;
 use crate::decide::{self, Asked};
@@ -50,14 +50,14 @@ impl Exchange<'_> {
         client::refuse(self.local, self.stream, self.gateway, self.ends, known, Some(self.rule), fault).await
     }
 
-    /// Tells what became of a request that was answered.
-    pub(super) fn tell(&self, status: u16, fault: Option<Fault>, bytes: [u64; 2]) {
+    /// Counts and records what became of a request that was answered.
+    pub(super) fn record(&self, status: u16, fault: Option<Fault>, bytes: [u64; 2]) {
         let counted = &self.local.shared.counted;
         Shared::count(if fault.is_some() { &counted.failed } else { &counted.carried });
         if fault.is_some() || self.gateway.rules[self.rule].log {
             let known = Some((self.request, Some(self.asked)));
-            let told = client::event(self.ends, self.gateway, known, Some(self.rule), fault, bytes);
-            self.local.shared.tell(crate::event::Event { status, ..told });
+            let event = client::event(self.ends, self.gateway, known, Some(self.rule), fault, bytes);
+            self.local.shared.record(crate::event::Event { status, ..event });
         }
     }
 
@@ -133,7 +133,7 @@ async fn attempt(exchange: &Exchange<'_>, buffer: &mut Buffer, mut server: Serve
     let answer = match (sent, answer) {
         // The client gets no answer to a request that it has not made.
         (Some(Err(Broken::Source)), _) => {
-            exchange.tell(0, Some(Fault::malformed("client-ended")), [up, 0]);
+            exchange.record(0, Some(Fault::malformed("client-ended")), [up, 0]);
             super::relay::abort(server.stream);
             return Ok(Next::Abort);
         }
@@ -245,8 +245,15 @@ async fn answer_with(
         has_rate: false,
         moved: 0,
     };
+    let ends_with_connection = as_length == Length::UntilClose;
+    if ends_with_connection {
+        reset_if_killed(stream, true);
+    }
     let done = body.carry().await;
     let bytes = [up, body.moved];
+    if ends_with_connection && done.is_ok() {
+        reset_if_killed(stream, false);
+    }
     if let Err(broken) = done {
         let reason = match broken {
             Broken::Source => "server-ended",
@@ -255,11 +262,11 @@ async fn answer_with(
             Broken::TooLarge => "answer-too-large",
             Broken::Sink => "client-ended",
         };
-        exchange.tell(answer.status, Some(Fault::with_status(502, reason)), bytes);
+        exchange.record(answer.status, Some(Fault::with_status(502, reason)), bytes);
         super::relay::abort(server.stream);
         return Next::Abort;
     }
-    exchange.tell(answer.status, None, bytes);
+    exchange.record(answer.status, None, bytes);
     if answer.persists && is_all_sent && server.buffer.is_empty() {
         // Each thread has its part of them.
         let most = (gateway.limits.pooled as usize).div_ceil(local.threads);

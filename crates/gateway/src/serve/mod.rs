@@ -73,7 +73,7 @@ struct Counted {
     failed: AtomicU64,
     to_servers: AtomicU64,
     reused: AtomicU64,
-    untold: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 /// What was decided lately, under one set of rules.
@@ -150,7 +150,7 @@ impl Server {
             failed: read(&counted.failed),
             to_servers: read(&counted.to_servers),
             reused: read(&counted.reused),
-            untold: read(&counted.untold),
+            suppressed: read(&counted.suppressed),
         }
     }
 }
@@ -224,9 +224,9 @@ impl Shared {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn tell(&self, event: Event) {
+    fn record(&self, event: Event) {
         if self.events.try_send(event).is_err() {
-            Self::count(&self.counted.untold);
+            Self::count(&self.counted.suppressed);
         }
     }
 

@@ -251,6 +251,12 @@ pub(super) fn finish_sending(stream: &TcpStream) {
     let _ = SockRef::from(stream).shutdown(Shutdown::Write);
 }
 
+/// Whether the kernel ends a connection by a reset if this process is killed. It must while nothing but the connection's end says where the bytes
+/// end, or else what has come would be taken for all of it.
+pub(super) fn reset_if_killed(stream: &TcpStream, resets: bool) {
+    let _ = SockRef::from(stream).set_linger(resets.then_some(Duration::ZERO));
+}
+
 /// Ends a connection by a reset, so that nobody takes what has come for all of it.
 pub(super) fn abort(stream: TcpStream) {
     let _ = stream.set_zero_linger();

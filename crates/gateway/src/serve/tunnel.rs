@@ -2,7 +2,7 @@
 
 use super::client::{self, Judged, Next};
 use super::forward::Exchange;
-use super::relay::{Buffer, abort, finish_sending, write_within};
+use super::relay::{Buffer, abort, finish_sending, reset_if_killed, write_within};
 use super::{Shared, upstream};
 use crate::hello::{self, Hello};
 use crate::http::Fault;
@@ -49,11 +49,12 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
         Shared::count(&local.shared.counted.refused);
         let known = Some((exchange.request, Some(asked)));
         let fault = Fault::with_status(403, reason);
-        local.shared.tell(client::event(exchange.ends, gateway, known, Some(rule), Some(fault), [0; 2]));
+        local.shared.record(client::event(exchange.ends, gateway, known, Some(rule), Some(fault), [0; 2]));
         abort(server);
         return Next::Abort;
     }
     let moved = [Cell::new(0), Cell::new(0)];
+    [stream, &server].iter().for_each(|side| reset_if_killed(side, true));
     let end = both_ways(exchange, buffer, &server, &moved).await;
     let bytes = [moved[0].get(), moved[1].get()];
     let reason = match end {
@@ -63,8 +64,9 @@ pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next 
         End::TooLarge => Some("too-large"),
         End::Refused => Some("not-allowed-any-more"),
     };
-    exchange.tell(200, reason.map(|reason| Fault::with_status(502, reason)), bytes);
+    exchange.record(200, reason.map(|reason| Fault::with_status(502, reason)), bytes);
     if end == End::Whole {
+        [stream, &server].iter().for_each(|side| reset_if_killed(side, false));
         return Next::Close;
     }
     abort(server);

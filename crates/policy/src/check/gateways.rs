@@ -45,21 +45,23 @@ pub(super) fn read<'t>(
     let mut found: Vec<Gateway> = Vec::new();
     for (name, section) in &sections {
         let Some(gateway) = gateway(name, section, root, schedules, objects, c) else { continue };
-        if let Some(other) = found.iter().find(|other| other.listen == gateway.listen) {
+        if let Some(other) = found.iter().find(|other| meet(other, &gateway)) {
             let message = format!("the gateway `{}` listens there already", other.name);
             c.report(section.key_span("listen"), message, Some("choose another port".to_owned()));
-        }
-        if gateway.is_transparent()
-            && let Some(other) = found.iter().find(|other| other.is_transparent())
-        {
-            let message =
-                format!("the gateway `{}` is transparent already: this version has one of them", other.name);
-            let help = "give the other one's rules a `source`, and hand it these connections too".to_owned();
-            c.report(section.key_span("mode"), message, Some(help));
         }
         found.push(gateway);
     }
     found
+}
+
+/// Whether two cannot listen at the same time.
+fn meet(one: &Gateway, other: &Gateway) -> bool {
+    let has = |gateway: &Gateway, ip: IpAddr| {
+        let at = gateway.listen.ip();
+        let is_of_family = at.is_ipv4() == ip.is_ipv4() || (at.is_ipv6() && gateway.is_transparent());
+        at == ip || (at.is_unspecified() && is_of_family)
+    };
+    one.listen.port() == other.listen.port() && (has(one, other.listen.ip()) || has(other, one.listen.ip()))
 }
 
 /// The gateways that rules of the packet filter may name.

@@ -2,7 +2,7 @@
 //! It is another user than root, and its rights are to bind ports below 1024 and to mark sockets as transparent gateways'. A listening socket stays open while its process is
 //! started again, so clients that come meanwhile wait and are not refused.
 
-use super::{Happened, MOST_OF_A_FRAME, State, Told, Wanted};
+use super::{Happened, MOST_OF_A_FRAME, Report, State, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
@@ -47,8 +47,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     match prepare() {
         Ok(()) => serve(&stream),
         Err(why) => {
-            let told = serde_json::to_vec(&Told::Failed(why)).unwrap_or_default();
-            let _ = write_frame(&stream, &told);
+            let report = serde_json::to_vec(&Report::Failed(why)).unwrap_or_default();
+            let _ = write_frame(&stream, &report);
         }
     }
     Ok(())
@@ -98,8 +98,8 @@ impl Kept {
     fn set(&self, wanted: Option<Gateway>) {
         let mut now = self.now();
         if let Some(stream) = &now.stream {
-            let is_told = wanted.as_ref().is_some_and(|gateway| tell(stream, gateway).is_ok());
-            if !is_told {
+            let is_sent = wanted.as_ref().is_some_and(|gateway| send(stream, gateway).is_ok());
+            if !is_sent {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
@@ -120,11 +120,11 @@ impl Kept {
 
 /// Keeps what the daemon wants, until it has gone.
 fn serve(stream: &UnixStream) {
-    let (told, waiting) = sync_channel::<Told>(WAITING);
+    let (reports, waiting) = sync_channel::<Report>(WAITING);
     let Ok(to_daemon) = stream.try_clone() else { return };
     std::thread::spawn(move || {
-        for told in waiting {
-            let bytes = serde_json::to_vec(&told).unwrap_or_default();
+        for report in waiting {
+            let bytes = serde_json::to_vec(&report).unwrap_or_default();
             if write_frame(&to_daemon, &bytes).is_err() {
                 return;
             }
@@ -146,7 +146,7 @@ fn serve(stream: &UnixStream) {
             .into_iter()
             .map(|gateway| {
                 let known = stays.iter().find(|(known, _)| is_same(known, &gateway));
-                let kept = known.map_or_else(|| begin(&gateway, &told), |(_, kept)| Arc::clone(kept));
+                let kept = known.map_or_else(|| begin(&gateway, &reports), |(_, kept)| Arc::clone(kept));
                 kept.set(Some(gateway.clone()));
                 (gateway, kept)
             })
@@ -154,41 +154,41 @@ fn serve(stream: &UnixStream) {
     }
 }
 
-fn begin(gateway: &Gateway, told: &SyncSender<Told>) -> Arc<Kept> {
+fn begin(gateway: &Gateway, reports: &SyncSender<Report>) -> Arc<Kept> {
     let kept = Arc::new(Kept::default());
     kept.now().wanted = Some(gateway.clone());
-    let (of_thread, told, name) = (Arc::clone(&kept), told.clone(), gateway.name.clone());
-    std::thread::spawn(move || keep(&of_thread, &Teller { name, told }));
+    let (of_thread, reports, name) = (Arc::clone(&kept), reports.clone(), gateway.name.clone());
+    std::thread::spawn(move || keep(&of_thread, &Reporter { name, reports }));
     kept
 }
 
-/// Tells the daemon of one gateway.
-struct Teller {
+/// Reports to the daemon what one gateway does.
+struct Reporter {
     name: String,
-    told: SyncSender<Told>,
+    reports: SyncSender<Report>,
 }
 
-impl Teller {
-    fn tell(&self, state: &State, events: Vec<Event>) {
-        let told = Told::Gateway { name: self.name.clone(), state: state.clone(), events };
-        let _ = self.told.send(told);
+impl Reporter {
+    fn report(&self, state: &State, events: Vec<Event>) {
+        let report = Report::Gateway { name: self.name.clone(), state: state.clone(), events };
+        let _ = self.reports.send(report);
     }
 }
 
 /// Keeps a gateway as long as it is wanted.
-fn keep(kept: &Kept, teller: &Teller) {
+fn keep(kept: &Kept, reporter: &Reporter) {
     let mut state = State::default();
     let mut rest = FIRST_REST;
-    let Some(listener) = listen(kept, teller, &mut state) else { return };
+    let Some(listener) = listen(kept, reporter, &mut state) else { return };
     loop {
         let began = Instant::now();
         let ended = match start(kept, &listener) {
             Ok(Some((child, stream))) => {
                 state.is_up = true;
                 state.trouble = None;
-                teller.tell(&state, Vec::new());
-                follow(&stream, teller, &mut state);
-                of_child(child)
+                reporter.report(&state, Vec::new());
+                follow(&stream, reporter, &mut state);
+                end_of(child)
             }
             Ok(None) => return,
             Err(error) => error.to_string(),
@@ -203,7 +203,7 @@ fn keep(kept: &Kept, teller: &Teller) {
         state.counts.open = 0;
         rest = if began.elapsed() >= LIVED { FIRST_REST } else { rest };
         state.trouble = Some(format!("its process has ended ({ended}), and is started again"));
-        teller.tell(&state, Vec::new());
+        reporter.report(&state, Vec::new());
         if kept.wait(rest).is_none() {
             return;
         }
@@ -212,7 +212,7 @@ fn keep(kept: &Kept, teller: &Teller) {
 }
 
 /// The listening socket, as soon as it can be had; `None` if the gateway is not wanted any more.
-fn listen(kept: &Kept, teller: &Teller, state: &mut State) -> Option<TcpListener> {
+fn listen(kept: &Kept, reporter: &Reporter, state: &mut State) -> Option<TcpListener> {
     loop {
         let (address, is_transparent) = {
             let now = kept.now();
@@ -225,7 +225,7 @@ fn listen(kept: &Kept, teller: &Teller, state: &mut State) -> Option<TcpListener
                 let trouble = format!("it cannot listen at {address}: {error}");
                 if state.trouble.as_ref() != Some(&trouble) {
                     state.trouble = Some(trouble);
-                    teller.tell(state, Vec::new());
+                    reporter.report(state, Vec::new());
                 }
             }
         }
@@ -244,25 +244,25 @@ fn start(kept: &Kept, listener: &TcpListener) -> io::Result<Option<(Child, UnixS
     let mut now = kept.now();
     let Some(gateway) = &now.wanted else {
         drop(stream);
-        let _ = of_child(child);
+        let _ = end_of(child);
         return Ok(None);
     };
-    tell(&stream, gateway)?;
+    send(&stream, gateway)?;
     now.stream = Some(stream.try_clone()?);
     Ok(Some((child, stream)))
 }
 
-fn tell(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
+fn send(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
     write_frame(stream, &serde_json::to_vec(gateway)?)
 }
 
 /// Passes on what a process tells, until it has ended.
-fn follow(stream: &UnixStream, teller: &Teller, state: &mut State) {
+fn follow(stream: &UnixStream, reporter: &Reporter, state: &mut State) {
     let before = state.counts;
     while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
         let Ok(Happened { events, counts }) = serde_json::from_slice(&frame) else { return };
         state.counts = sum(before, counts);
-        teller.tell(state, events);
+        reporter.report(state, events);
     }
 }
 
@@ -277,12 +277,12 @@ fn sum(before: Counts, now: Counts) -> Counts {
         failed: before.failed.saturating_add(now.failed),
         to_servers: before.to_servers.saturating_add(now.to_servers),
         reused: before.reused.saturating_add(now.reused),
-        untold: before.untold.saturating_add(now.untold),
+        suppressed: before.suppressed.saturating_add(now.suppressed),
     }
 }
 
 /// How a process has ended. One that has closed its stream and goes on is of no use.
-fn of_child(mut child: Child) -> String {
+fn end_of(mut child: Child) -> String {
     let _ = child.kill();
     child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
 }

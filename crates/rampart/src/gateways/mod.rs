@@ -47,7 +47,7 @@ struct Happened {
 
 /// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more.
 #[derive(Debug, Serialize, Deserialize)]
-enum Told {
+enum Report {
     /// The state of a gateway, with what has happened there.
     Gateway { name: String, state: State, events: Vec<Event> },
     /// It cannot do anything: why.
@@ -125,11 +125,11 @@ impl Gateways {
         std::thread::spawn(move || {
             privileges::keep_nothing();
             let why = loop {
-                let told = read_frame(&reading, MOST_OF_A_FRAME)
+                let report = read_frame(&reading, MOST_OF_A_FRAME)
                     .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
-                match told {
-                    Ok(Told::Gateway { name, state, events }) => of_reader.all().take(&name, state, events),
-                    Ok(Told::Failed(why)) => break one_line(&why),
+                match report {
+                    Ok(Report::Gateway { name, state, events }) => of_reader.all().take(&name, state, events),
+                    Ok(Report::Failed(why)) => break one_line(&why),
                     Err(error) => break error.to_string(),
                 }
             };
@@ -224,6 +224,8 @@ impl All {
     fn take(&mut self, name: &str, state: State, events: Vec<Event>) {
         // One that the policy in force does not have any more.
         let Some(known) = self.gateways.iter_mut().find(|known| known.name == name) else { return };
+        // Where the gateway itself had no room for them.
+        self.lost += state.counts.suppressed.saturating_sub(known.state.counts.suppressed);
         known.state = state;
         for event in events {
             if self.events.len() < WAITING {
@@ -266,6 +268,23 @@ impl Known {
             restarts: *restarts,
             broken: *broken,
             trouble: trouble.as_deref().map(one_line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_a_gateway_had_no_room_for_are_counted_once() {
+        let known =
+            Known { name: "web".to_owned(), listen: String::new(), state: State::default(), reported: 0 };
+        let mut all = All { gateways: vec![known], ..All::default() };
+        for (suppressed, lost) in [(0, 0), (3, 3), (3, 3), (5, 5)] {
+            let counts = Counts { suppressed, ..Counts::default() };
+            all.take("web", State { counts, ..State::default() }, Vec::new());
+            assert_eq!(all.lost, lost, "{suppressed}");
         }
     }
 }

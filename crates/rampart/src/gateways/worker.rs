@@ -42,9 +42,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     privileges::filter_system_calls_of_gateways().map_err(|kept| Failure::Machine(kept.to_string()))?;
     let (events, waiting) = sync_channel(WAITING);
     let server = Arc::new(Server::start(gateway, listener, resolvers, events).map_err(machine)?);
-    let told = stream.try_clone().map_err(machine)?;
-    let telling = Arc::clone(&server);
-    std::thread::spawn(move || tell(&told, &telling, &waiting));
+    let to_keeper = stream.try_clone().map_err(machine)?;
+    let reporting = Arc::clone(&server);
+    std::thread::spawn(move || report(&to_keeper, &reporting, &waiting));
     while let Ok(gateway) = next(&stream) {
         server.set(gateway);
     }
@@ -55,8 +55,8 @@ fn next(stream: &UnixStream) -> io::Result<Gateway> {
     Ok(serde_json::from_slice(&read_frame(stream, MOST_OF_A_FRAME)?)?)
 }
 
-/// Tells the keeper what happens, until it has gone.
-fn tell(stream: &UnixStream, server: &Server, waiting: &Receiver<Event>) {
+/// Reports to the keeper what happens, until it has gone.
+fn report(stream: &UnixStream, server: &Server, waiting: &Receiver<Event>) {
     let mut before = Counts::default();
     loop {
         let mut events = Vec::new();

@@ -29,6 +29,7 @@ use policy::lists::ListTable;
 use policy::settings::{Forwarding, Settings};
 use policy::{Bridge, Policy, Tables};
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
@@ -40,13 +41,13 @@ const RULES_AT_LEAST: u32 = 131_072;
 /// The number of no interface.
 const NO_INTERFACE: u32 = 0;
 
-/// Has the kernel take the packets of a transparent gateway for its own; those of none, if there is none any more.
-fn take_for_gateway(gateway: Option<&Gateway>) -> Result<(), PlaneError> {
-    let (v4, v6) = gateway.map_or((false, false), |gateway| {
-        let ip = gateway.listen.ip();
-        (ip.is_ipv4() || ip.is_unspecified(), ip.is_ipv6())
-    });
-    dataplane::routes::take_for_gateway(v4, v6).map_err(|error| {
+/// Has the kernel take the packets of transparent gateways for its own; those of none, if there is none any more.
+fn take_for_gateways(gateways: &[Gateway]) -> Result<(), PlaneError> {
+    let takes = |is_of: fn(IpAddr) -> bool| {
+        gateways.iter().any(|gateway| gateway.is_transparent() && is_of(gateway.listen.ip()))
+    };
+    let (v4, v6) = (takes(|ip| ip.is_ipv4() || ip.is_unspecified()), takes(|ip| ip.is_ipv6()));
+    dataplane::routes::take_for_gateways(v4, v6).map_err(|error| {
         let needs = "a transparent gateway needs a loopback interface that is up (`ip link set lo up`)";
         PlaneError::Machine(format!("{error}; {needs}"))
     })
@@ -308,15 +309,15 @@ impl DataPlane for Kernel {
         policy: &Policy,
         lists: Option<&ListTable>,
     ) -> Result<u64, PlaneError> {
-        let gateway = policy.gateways.iter().find(|gateway| gateway.is_transparent());
-        if gateway.is_some() {
-            take_for_gateway(gateway)?;
+        let has_transparent = policy.gateways.iter().any(Gateway::is_transparent);
+        if has_transparent {
+            take_for_gateways(&policy.gateways)?;
         }
         let generation = self.firewall.policies.apply_with(tables, policy, lists)?;
         self.settings = policy.settings.clone();
         self.set_bridges(&policy.bridges)?;
-        if gateway.is_none() {
-            take_for_gateway(None)?;
+        if !has_transparent {
+            take_for_gateways(&[])?;
         }
         if let Some(earlier) = self.earlier.as_ref().filter(|_| self.carries) {
             // Once now, so that packets find their flows when the programs change places, and once more when they have.
@@ -437,7 +438,7 @@ impl DataPlane for Kernel {
                 self.firewall.ports.close_netfilter()?;
             }
             self.firewall.ports.open_gate()?;
-            take_for_gateway(None)?;
+            take_for_gateways(&[])?;
         }
         Ok(())
     }
