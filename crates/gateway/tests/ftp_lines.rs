@@ -5,6 +5,7 @@
 use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule};
 use gateway::ftp::session::{self, Session, Step};
 use gateway::ftp::{address, command, reply};
+use proptest::prelude::Strategy as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -332,6 +333,29 @@ fn ports_in_replies_and_addresses_in_commands() {
         assert_eq!(again, Some(address::Extended::At(at)));
         if let std::net::IpAddr::V4(v4) = at.ip() {
             assert_eq!(address::of_six_numbers(address::six_numbers(v4, at.port()).as_bytes()), Some(at));
+        }
+    }
+}
+
+proptest::proptest! {
+    /// Whatever came, one command and one reply go on, and whoever reads them again reads the same.
+    #[test]
+    fn what_goes_on_is_one_line_or_one_reply(
+        line in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..8).prop_map(|tail| [b"RETR a", &tail[..]].concat()),
+        bytes in "(?s)(2[0-9]{2}[- ].{0,12}\r?\n|.{0,12}\n){0,4}".prop_map(|text| text.into_bytes()),
+    ) {
+        if let Ok(command) = command::read(&line) {
+            let sent = command.line();
+            let (whole, end) = sent.split_at(sent.len() - 2);
+            proptest::prop_assert_eq!(end, b"\r\n");
+            proptest::prop_assert!(!whole.iter().any(u8::is_ascii_control));
+            proptest::prop_assert_eq!(command::read(whole), Ok(command));
+        }
+        if let Ok(Some((reply, read))) = reply::read(&bytes) {
+            proptest::prop_assert!(read <= bytes.len());
+            let sent = reply.bytes();
+            let (again, all) = reply::read(&sent).unwrap().unwrap();
+            proptest::prop_assert_eq!((again.code, again.lines.len(), all), (reply.code, reply.lines.len(), sent.len()));
         }
     }
 }

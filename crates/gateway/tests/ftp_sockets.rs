@@ -38,9 +38,16 @@ fn control(mut stream: &TcpStream, is_plain: bool, told: &Sender<String>) -> Opt
     stream.write_all(b"220-hello\r\n220 hello\r\n").ok()?;
     let mut lines = BufReader::new(stream).lines();
     let mut waiting: Option<TcpListener> = None;
+    let mut restart = 0;
     while let Some(Ok(line)) = lines.next() {
         let (verb, path) = line.split_once(' ').unwrap_or((&line, ""));
+        // It holds for the very next command.
+        let begin = std::mem::take(&mut restart);
         let reply = match verb {
+            "REST" => {
+                restart = path.parse().unwrap();
+                "350 go on"
+            }
             "USER" => "331 password",
             "PASS" => "230 welcome",
             "EPSV" if is_plain => "500 what?",
@@ -55,7 +62,7 @@ fn control(mut stream: &TcpStream, is_plain: bool, told: &Sender<String>) -> Opt
                 continue;
             }
             "RETR" | "STOR" => {
-                transfer(stream, path, &waiting.take()?, told)?;
+                transfer(stream, path, begin, &waiting.take()?, told)?;
                 continue;
             }
             "PWD" => "257 \"/\"\r\n257 \"/again\"",
@@ -68,7 +75,13 @@ fn control(mut stream: &TcpStream, is_plain: bool, told: &Sender<String>) -> Opt
 }
 
 /// One transfer; `None` if the control connection ends with it.
-fn transfer(mut stream: &TcpStream, path: &str, waiting: &TcpListener, told: &Sender<String>) -> Option<()> {
+fn transfer(
+    mut stream: &TcpStream,
+    path: &str,
+    begin: usize,
+    waiting: &TcpListener,
+    told: &Sender<String>,
+) -> Option<()> {
     let mut say = |reply: &str| stream.write_all(format!("{reply}\r\n").as_bytes()).ok();
     match path {
         "missing" => return say("550 no such file"),
@@ -89,7 +102,7 @@ fn transfer(mut stream: &TcpStream, path: &str, waiting: &TcpListener, told: &Se
         _ => (b"hello", path),
     };
     if !path.starts_with("put") {
-        let _ = data.write_all(bytes);
+        let _ = data.write_all(&bytes[begin..]);
     }
     match end {
         "short" => {
@@ -320,6 +333,30 @@ fn what_is_sent_arrives_whole_or_the_client_learns_it() {
     assert_eq!(client.reply(), Some(552));
     assert_eq!(whole(data), " reset");
     assert_eq!(client.ask("NOOP"), Some(200), "the session goes on");
+}
+
+#[test]
+fn a_file_is_fetched_from_where_the_client_says() {
+    let bed = bed(false, Limits::default());
+    let mut client = Client::logged_in(&bed);
+    for (lines, expected) in [
+        (&["EPSV", "REST 2"][..], "llo"),
+        (&["REST 3", "EPSV"], "lo"),
+        (&["EPSV"], "hello"),
+        // As of a server that nobody is before.
+        (&["REST 3", "NOOP", "EPSV"], "hello"),
+        (&["REST 3", "REST 1", "EPSV"], "ello"),
+    ] {
+        let mut data = None;
+        for line in lines {
+            match *line {
+                "EPSV" => data = Some(client.data(&bed)),
+                line => assert!(client.ask(line).is_some(), "{line}"),
+            }
+        }
+        assert_eq!((client.ask("RETR file"), client.reply()), (Some(150), Some(226)), "{lines:?}");
+        assert_eq!(whole(data.unwrap()), expected, "{lines:?}");
+    }
 }
 
 #[test]

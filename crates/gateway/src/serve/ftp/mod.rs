@@ -36,6 +36,8 @@ struct Client<'a> {
     server: Option<Server>,
     /// Where the next data connection comes from or goes to.
     way: Option<Way>,
+    /// Where the next transfer is to begin, if `REST` was the last command that the server has had.
+    restart: Option<Vec<u8>>,
 }
 
 pub(super) async fn serve(local: &Local, stream: TcpStream, ends: Ends, settings: Ftp) {
@@ -67,6 +69,7 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, ends: Ends, settings
         session: Session::default(),
         server: None,
         way: None,
+        restart: None,
     };
     let begun = if is_transparent {
         client.connect(&gateway, session::transparent(ends.at), None).await
@@ -112,6 +115,14 @@ impl Client<'_> {
                 return self.say(gateway, &said(fault)).await;
             }
         };
+        let is_about_data = matches!(
+            command.means,
+            Means::Passive | Means::ExtendedPassive | Means::Port | Means::ExtendedPort
+        );
+        let restart = self.restart.take();
+        if is_about_data {
+            self.restart = restart.clone();
+        }
         match self.session.step(gateway, self.ends.client.ip(), self.ends.at, &command) {
             Step::Say(reply) => self.say(gateway, &reply).await,
             Step::Refuse(rule, fault) => self.refuse(gateway, Some(&command), rule, fault).await,
@@ -129,7 +140,7 @@ impl Client<'_> {
                 self.way = Some(Way::Call(at));
                 self.say(gateway, &Reply::new(200, "The gateway will connect")).await
             }
-            Step::Transfer(rule) => transfer::carry(self, gateway, settings, &command, rule).await,
+            Step::Transfer(rule) => transfer::carry(self, gateway, settings, &command, rule, restart).await,
             Step::Quit => {
                 self.say(gateway, &Reply::new(221, "Goodbye")).await;
                 Next::Close
@@ -191,6 +202,9 @@ impl Client<'_> {
         };
         if let Some(rule) = rule {
             self.carried(gateway, command, rule, reply.code, [0; 2]);
+        }
+        if command.verb == "REST" && reply.code == 350 {
+            self.restart = Some(command.line());
         }
         self.hand_on(gateway, &reply).await
     }

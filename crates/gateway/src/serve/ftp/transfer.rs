@@ -43,13 +43,14 @@ const fn broken(reason: &'static str) -> End {
     End::Broken(Fault::with_status(426, reason))
 }
 
-/// Carries a transfer that a rule allows.
+/// Carries a transfer that a rule allows, from the place on that `REST` has said.
 pub(super) async fn carry(
     client: &mut Client<'_>,
     gateway: &Arc<Gateway>,
     settings: Ftp,
     command: &Command,
     rule: usize,
+    restart: Option<Vec<u8>>,
 ) -> Next {
     let limits = &gateway.limits;
     let Some(way) = client.way.take() else {
@@ -64,6 +65,18 @@ pub(super) async fn carry(
         Err(NoWay::Failed(fault)) => return fail(client, gateway, command, rule, fault, [0; 2]).await,
         Err(NoWay::Lost(fault)) => return client.lose(gateway, Some(command), Some(rule), fault).await,
     };
+    // Servers forget it if another command comes between (RFC 3659 section 5.3), and the data connection was agreed about just now.
+    if let Some(line) = restart {
+        match server.ask(&line, limits).await {
+            Ok(reply) if reply.code == 350 => {}
+            Ok(reply) if reply.code >= 400 => return client.hand_on(gateway, &reply).await,
+            Ok(_) => {
+                let fault = Fault::with_status(421, "server-reply");
+                return client.lose(gateway, Some(command), Some(rule), fault).await;
+            }
+            Err(fault) => return client.lose(gateway, Some(command), Some(rule), fault).await,
+        }
+    }
     let begun = match server.send(&command.line(), limits).await {
         Ok(()) => server.reply(limits.answer_time).await,
         Err(fault) => Err(fault),
