@@ -238,6 +238,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a command of FTP", format!("[gateways.g]\n{FTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\nmethods = \"GET\""), "`GET` cannot stand in `methods`"),
         ("names where FTP has none", gateway(&format!("{FTP}mode = \"transparent\"")).replace("action = \"allow\"", "action = \"deny\"\nhosts = \"a.test\""), "the rule `r` would never match: clients do not name the host `a.test`"),
         ("name servers where FTP has no names", gateway(&format!("{FTP}mode = \"transparent\"\nresolvers = \"10.0.0.3\"")), "`resolvers` is for mode = \"explicit\""),
+        ("no data for clients of FTP", rule("service = \"ftp\"\ngateway = \"g\"") + &gateway(&format!("{FTP}mode = \"transparent\"")), "no rule hands the gateway `g` its data ports 61000-61999"),
         ("paths of FTP", format!("[gateways.g]\n{FTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\npaths = \"/pub\""), "`paths` is for protocol = \"http\""),
         ("tunnels of a transparent gateway", gateway(&format!("{HTTP}mode = \"transparent\"\nconnect_ports = 443")), "`connect_ports` is for mode = \"explicit\""),
         ("two transparent gateways", gateway(&format!("{HTTP}mode = \"transparent\"")) + &gateway(&format!("{}mode = \"transparent\"", HTTP.replace("3128", "3129"))).replace("gateways.g", "gateways.h"), "the gateway `g` is transparent already"),

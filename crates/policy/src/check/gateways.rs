@@ -10,9 +10,9 @@ use crate::address::AddressSet;
 use crate::gateways::{
     Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode, Protocol,
 };
-use crate::model::{Action, Effect, SELF, ZoneSet};
+use crate::model::{Action, Effect, Rule, SELF, ZoneSet};
 use crate::schedule::Schedule;
-use crate::service::{self, ServiceSet};
+use crate::service::{self, ServicePart, ServiceSet};
 use crate::settings::Forwarding;
 use crate::{quantity, schema};
 use std::net::{IpAddr, SocketAddr};
@@ -123,6 +123,35 @@ impl Gateways<'_> {
             c.report(name.span, format!("there is no gateway `{}`", shortened(name.value)), help);
         }
         None
+    }
+}
+
+impl Gateways<'_> {
+    /// Reports gateways of FTP to which rules hand commands and not the data: clients would wait for it.
+    pub(super) fn check_data(&self, rules: &[Rule], c: &mut Collector<'_>) {
+        for (place, gateway) in self.found.iter().enumerate() {
+            let Protocol::Ftp { data_ports: (first, last), .. } = gateway.protocol else { continue };
+            let (from, to) = (service::key(service::TCP, first), service::key(service::TCP, last));
+            let has_all = |rule: &&Rule| {
+                let of_parts =
+                    |part: &ServicePart| part.keys.ranges().iter().any(|it| it.0 <= from && to <= it.1);
+                rule.service.parts().iter().any(of_parts)
+            };
+            let mut handed = rules.iter().filter(|rule| rule.effect.gateway == Some(place)).peekable();
+            if handed.peek().is_none() || handed.find(has_all).is_some() {
+                continue;
+            }
+            let written = super::named(self.root, "gateways", &mut Collector::new("", ""));
+            let Some((name, _)) = written.iter().find(|(name, _)| name.value == gateway.name) else {
+                continue;
+            };
+            let message = format!(
+                "no rule hands the gateway `{}` its data ports {first}-{last}: passive clients would get no data",
+                gateway.name
+            );
+            let help = format!("write service = [\"ftp\", \"tcp/{first}-{last}\"] in its rule");
+            c.report(name.span.clone(), message, Some(help));
+        }
     }
 }
 

@@ -97,6 +97,8 @@ fn expect_both_ways(bed: &Bed, options: &[&str], site: &str, what: &str) {
     let is_whole = Sha256::digest(&output.stdout) == Sha256::digest(large());
     let shown = String::from_utf8_lossy(&output.stderr);
     assert!(is_whole, "{what}: {} bytes, {shown} {}", output.stdout.len(), bed.rampart(&["log"]).1);
+    let output = curl(bed, &[options, &["-r", "4999990-", &url("large")]].concat());
+    assert!(output.stdout == large()[4_999_990..], "{what}: {} bytes of the end", output.stdout.len());
     let (sent, arrived) = (bed.folder.path().join("ftp/large"), bed.folder.path().join("ftp/up/put"));
     let sent = sent.display().to_string();
     let output = curl(bed, &[options, &["-T", &sent, &url("up/put")]].concat());
