@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Gateway {
     /// Its name, for pages, events and `Via`.
     pub name: String,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Where it listens.
     pub listen: SocketAddr,
     /// Who asks it, and for what.
@@ -19,7 +21,7 @@ pub struct Gateway {
     pub rules: Vec<Rule>,
     /// Addresses that it may connect to although they are its own machine's, a link's or nobody's.
     pub reach: Addresses,
-    /// Ports that requests for `http://` may name.
+    /// Ports that requests for `http://`, or clients of FTP, may name.
     pub ports: Vec<u16>,
     /// Ports that `CONNECT` may name.
     pub connect_ports: Vec<u16>,
@@ -33,6 +35,24 @@ pub struct Gateway {
     pub forwarded_for: bool,
     /// Limits.
     pub limits: Limits,
+}
+
+/// What a gateway speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// FTP.
+    Ftp(Ftp),
+}
+
+/// How a gateway of FTP has data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ftp {
+    /// The first and the last port at which it waits for data connections.
+    pub data_ports: (u16, u16),
+    /// Whether servers connect to it, instead of it to servers.
+    pub is_active: bool,
 }
 
 /// Who asks, and for what.

@@ -88,12 +88,12 @@ fn is_other(host: &Host, at: IpAddr) -> bool {
 }
 
 /// Whether what is asked for passes.
-pub fn decide(gateway: &Gateway, client: IpAddr, request: &Request, asked: &Asked) -> Decision {
+pub fn decide(gateway: &Gateway, client: IpAddr, method: &str, asked: &Asked) -> Decision {
     let ports = if asked.is_tunnel { &gateway.connect_ports } else { &gateway.ports };
     if !matches!(gateway.mode, Mode::Publish(_)) && !ports.contains(&asked.port) {
         return Decision::Refuse(None, Fault::with_status(403, "port"));
     }
-    let found = gateway.rules.iter().position(|rule| matches(rule, client, &request.method, asked));
+    let found = gateway.rules.iter().position(|rule| matches(rule, client, method, asked));
     match found {
         None => Decision::Refuse(None, Fault::with_status(403, "no-rule")),
         Some(place) if gateway.rules[place].allow => Decision::Allow(place),

@@ -71,7 +71,7 @@ pub fn judged(
     request: &Request,
 ) -> Result<(usize, Asked), Fault> {
     let asked = decide::asked(gateway, request, at)?;
-    match decide::decide(gateway, client, request, &asked) {
+    match decide::decide(gateway, client, &request.method, &asked) {
         Decision::Refuse(_, fault) => Err(fault),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
             Err(Fault::with_status(413, "request-too-large"))

@@ -1,6 +1,6 @@
 //! Application gateways: programs that speak a protocol with both sides, and carry on only what they have understood. This one speaks
-//! HTTP/1.1. It is parsing and deciding ([`http`], [`decide`], [`reach`], [`dns`]: plain functions, tested as rows), and [`serve`], which has the
-//! sockets. It knows nothing of packets, of policies or of who started it: it is given a listening socket and a [`config::Gateway`], and tells
+//! HTTP/1.1 or FTP. It is parsing and deciding ([`http`], [`ftp`], [`decide`], [`reach`], [`dns`]: plain functions, tested as rows), and [`serve`],
+//! which has the sockets. It knows nothing of packets, of policies or of who started it: it is given a listening socket and a [`config::Gateway`], and tells
 //! what happened as [`event`]s.
 
 pub mod config;
@@ -8,6 +8,7 @@ pub mod decide;
 pub mod dns;
 pub mod event;
 pub mod exchange;
+pub mod ftp;
 pub mod hello;
 pub mod http;
 pub mod reach;

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Gateway, Limits, Mode, Rule};
+use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule};
 use gateway::event::{Counts, Event};
 use gateway::serve::{Server, listen};
 use std::io::{Read, Write};
@@ -39,6 +39,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
     };
     let mut gateway = Gateway {
         name: "web".to_owned(),
+        protocol: Protocol::Http,
         listen: at,
         mode: Mode::Explicit,
         rules: vec![rule],

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Gateway, Limits, Mode, Rule, Server};
+use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule, Server};
 use gateway::exchange::{Outcome, pass_back, pass_on, pass_on_at};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -35,6 +35,7 @@ fn gateway() -> Gateway {
     let most = Rule { hosts, largest_request: Some(100), ..rule("most", true) };
     Gateway {
         name: "web".to_owned(),
+        protocol: Protocol::Http,
         listen: "10.0.0.1:3128".parse().unwrap(),
         mode: Mode::Explicit,
         rules: vec![private, methods, most],
@@ -53,6 +54,7 @@ fn published() -> Gateway {
     let server = |host: &str| Server { host: host.to_owned(), to: "10.0.2.5:80".parse().unwrap() };
     Gateway {
         mode: Mode::Publish(vec![server("www.test")]),
+        protocol: Protocol::Http,
         listen: "192.0.2.1:80".parse().unwrap(),
         rules: vec![rule("all", true)],
         forwarded_for: true,

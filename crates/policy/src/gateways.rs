@@ -16,6 +16,8 @@ pub const MOST_WORDS: usize = 4096;
 pub struct Gateway {
     /// Its name.
     pub name: String,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Where it listens.
     pub listen: SocketAddr,
     /// Who asks it, and for what.
@@ -24,7 +26,7 @@ pub struct Gateway {
     pub rules: Vec<GatewayRule>,
     /// Addresses of the machine, of a link or of nobody that may be connected to all the same.
     pub reach: AddressSet,
-    /// Ports of `http://`.
+    /// Ports of `http://`, or of servers of FTP.
     pub ports: Vec<u16>,
     /// Ports of `CONNECT`.
     pub connect_ports: Vec<u16>,
@@ -39,6 +41,34 @@ pub struct Gateway {
     /// Limits.
     pub limits: GatewayLimits,
 }
+
+/// What a gateway speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP.
+    Http,
+    /// FTP.
+    Ftp {
+        /// The first and the last port at which it waits for data connections.
+        data_ports: (u16, u16),
+        /// Whether servers connect to it for data, instead of it to servers.
+        is_active: bool,
+    },
+}
+
+impl Protocol {
+    /// The word of the policy, which reasons of events begin with too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Ftp { .. } => "ftp",
+        }
+    }
+}
+
+/// Commands of FTP that rules of a gateway are about.
+pub const FTP_METHODS: [&str; 12] =
+    ["RETR", "LIST", "NLST", "STOR", "STOU", "APPE", "DELE", "RMD", "MKD", "RNFR", "RNTO", "MFMT"];
 
 /// Who asks a gateway, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -47,6 +47,7 @@ fn nat(keys: &str) -> String {
 
 /// A list that is fetched.
 const HTTP: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\n";
+const FTP: &str = "protocol = \"ftp\"\nlisten = \"10.0.0.1:2121\"\n";
 const PUBLISH: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\nmode = \"publish\"\n";
 
 /// A gateway with these keys and a rule.
@@ -223,7 +224,22 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a gateway of what is for the firewall", rule("to = \"self\"\nservice = \"http\"\ngateway = \"g\""), "4:1 what is from or to the firewall itself is not handed"),
         ("a gateway where the kernel forwards", format!("[settings]\nforwarding = \"kernel\"\n{}", rule("service = \"http\"\ngateway = \"g\"")), "transparent gateways need the firewall's own forwarding"),
         ("a gateway without a protocol", gateway("listen = \"10.0.0.1:1\""), "1:11 the gateway `g` has no `protocol`"),
-        ("a gateway of another protocol", gateway("protocol = \"ftp\"\nlisten = \"10.0.0.1:21\""), "2:12 this version has no gateway for FTP"),
+        ("a gateway of another protocol", gateway("protocol = \"dns\"\nlisten = \"10.0.0.1:53\""), "2:12 this version has no gateway for DNS"),
+        ("a gateway of no protocol", gateway("protocol = \"sip\"\nlisten = \"10.0.0.1:53\""), "2:12 `protocol` cannot be `sip`"),
+        ("published servers of FTP", gateway(&format!("{FTP}mode = \"publish\"")), "`publish` is for protocol = \"http\""),
+        ("a head of FTP", gateway(&format!("{FTP}head_bytes = 2000")), "`head_bytes` is for protocol = \"http\""),
+        ("tunnels of FTP", gateway(&format!("{FTP}connect_ports = 443")), "`connect_ports` is for protocol = \"http\""),
+        ("data ports of HTTP", gateway(&format!("{HTTP}data_ports = \"2000-2001\"")), "`data_ports` is for protocol = \"ftp\""),
+        ("data ports below 1024", gateway(&format!("{FTP}data_ports = \"20-2000\"")), "`20-2000` are no data ports"),
+        ("data ports in the other order", gateway(&format!("{FTP}data_ports = \"2001-2000\"")), "`2001-2000` are no data ports"),
+        ("data where commands come", gateway(&format!("{FTP}data_ports = \"2100-2200\"")), "port 2121 cannot be among the data ports 2100-2200"),
+        ("data where servers take commands", gateway(&format!("{FTP}ports = [21, 61005]")), "port 61005 cannot be among the data ports 61000-61999"),
+        ("a way to servers", gateway(&format!("{FTP}to_servers = \"both\"")), "`to_servers` cannot be `both`"),
+        ("a command of FTP", format!("[gateways.g]\n{FTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\nmethods = \"GET\""), "`GET` cannot stand in `methods`"),
+        ("names where FTP has none", gateway(&format!("{FTP}mode = \"transparent\"")).replace("action = \"allow\"", "action = \"deny\"\nhosts = \"a.test\""), "the rule `r` would never match: clients do not name the host `a.test`"),
+        ("name servers where FTP has no names", gateway(&format!("{FTP}mode = \"transparent\"\nresolvers = \"10.0.0.3\"")), "`resolvers` is for mode = \"explicit\""),
+        ("no data for clients of FTP", rule("service = \"ftp\"\ngateway = \"g\"") + &gateway(&format!("{FTP}mode = \"transparent\"")), "no rule hands the gateway `g` its data ports 61000-61999"),
+        ("paths of FTP", format!("[gateways.g]\n{FTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\npaths = \"/pub\""), "`paths` is for protocol = \"http\""),
         ("tunnels of a transparent gateway", gateway(&format!("{HTTP}mode = \"transparent\"\nconnect_ports = 443")), "`connect_ports` is for mode = \"explicit\""),
         ("a transparent gateway at every address, and another at the same port", gateway(&format!("{}mode = \"transparent\"", HTTP.replace("10.0.0.1:", "[::]:"))) + &gateway(HTTP).replace("gateways.g", "gateways.h"), "the gateway `g` listens there already"),
         ("a gateway of another mode", gateway(&format!("{HTTP}mode = \"reverse\"")), "`mode` cannot be `reverse`"),

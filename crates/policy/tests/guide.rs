@@ -53,13 +53,16 @@ fn the_guides_own_policy_has_no_errors_and_no_warnings() {
     no_errors_and_no_warnings(Path::new("guide"), text);
 }
 
-/// The gateways' guide has a part of a policy.
+/// The gateways' guide has parts of policies.
 #[test]
-fn the_guide_of_gateways_has_a_policy_without_errors() {
+fn the_guide_of_gateways_has_policies_without_errors() {
     const GATEWAYS: &str = include_str!("../../../docs/guide/gateways.md");
-    let text = GATEWAYS.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let zones = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
-    no_errors_and_no_warnings(Path::new("gateways"), &format!("{zones}{text}"));
+    let blocks = GATEWAYS.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let count = blocks
+        .map(|text| no_errors_and_no_warnings(Path::new("gateways"), &format!("{zones}{text}")))
+        .count();
+    assert_eq!(count, 4);
 }
 
 fn no_errors_and_no_warnings(path: &Path, text: &str) {
@@ -79,5 +82,5 @@ fn every_example_has_no_errors_and_no_warnings() {
         no_errors_and_no_warnings(&path, &std::fs::read_to_string(&path).unwrap());
         count += 1;
     }
-    assert_eq!(count, 11);
+    assert_eq!(count, 12);
 }

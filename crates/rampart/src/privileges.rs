@@ -205,7 +205,7 @@ const EXPORTERS_CALLS: &[i64] = &[
 /// What a gateway's process calls besides.
 #[rustfmt::skip]
 const GATEWAYS_CALLS: &[i64] = &[
-    libc::SYS_accept4, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2,
+    libc::SYS_accept4, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2, libc::SYS_listen,
     #[cfg(target_arch = "x86_64")] libc::SYS_epoll_wait,
 ];
 

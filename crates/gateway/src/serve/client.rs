@@ -2,8 +2,8 @@
 
 use super::page::{self, Reader};
 use super::relay::{Buffer, abort, close, write_within};
-use super::{Local, Shared, forward, tunnel};
-use crate::config::{Gateway, Mode};
+use super::{Local, Shared, forward, ftp, tunnel};
+use crate::config::{Gateway, Mode, Protocol};
 use crate::decide::{self, Asked, Decision};
 use crate::event::Event;
 use crate::http::Fault;
@@ -38,15 +38,17 @@ pub(super) enum Next {
 
 pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
     let shared = &local.shared;
-    Shared::count(&shared.counted.connections);
     let Ok(at) = stream.local_addr() else { return };
     let (from, at) = (canonical(from), canonical(at));
     let gateway = shared.gateway();
     let is_transparent = gateway.mode == Mode::Transparent;
     let refused = if is_transparent { local.refusal(at.ip(), &gateway) } else { None };
     let ends = Ends { client: from, at, refused };
+    if let Protocol::Ftp(settings) = gateway.protocol {
+        return ftp::serve(local, stream, ends, settings).await;
+    }
+    Shared::count(&shared.counted.connections);
     let Some(_admitted) = shared.admit(from.ip()) else {
-        let gateway = shared.gateway();
         let fault = Fault::with_status(503, "too-many-connections");
         shared.record(event(ends, &gateway, None, None, Some(fault), [0; 2]));
         let reader = Reader { persists: false, minor: 1, is_head: false };
@@ -75,7 +77,7 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
 }
 
 /// IPv4 in the clothes of IPv6 is IPv4: a socket of IPv6 at every address takes both.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -140,7 +142,7 @@ pub(super) fn judge(shared: &Shared, gateway: &Arc<Gateway>, ends: Ends, request
     };
     let client = ends.client.ip();
     let question = || asked.question(client, &request.method);
-    match shared.decide(gateway, question, || decide::decide(gateway, client, request, &asked)) {
+    match shared.decide(gateway, question, || decide::decide(gateway, client, &request.method, &asked)) {
         Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
             Judged::Refused(Some(rule), Some(asked), Fault::with_status(413, "request-too-large"))

@@ -2,6 +2,7 @@
 
 mod client;
 mod forward;
+mod ftp;
 mod page;
 mod pool;
 mod relay;
@@ -59,6 +60,7 @@ struct Shared {
     names: Mutex<dns::Cache>,
     decisions: Mutex<Decisions>,
     clients: Mutex<HashMap<IpAddr, u32>>,
+    expected: ftp::Expected,
     counted: Counted,
     events: SyncSender<Event>,
 }
@@ -114,6 +116,7 @@ impl Server {
             names: Mutex::default(),
             decisions: Mutex::default(),
             clients: Mutex::default(),
+            expected: ftp::Expected::default(),
             counted: Counted::default(),
             events,
         });

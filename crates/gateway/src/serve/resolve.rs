@@ -95,8 +95,8 @@ async fn by_stream(
     }
 }
 
-/// A number that nobody can guess: the standard library's hasher has keys from the kernel, and is made for that.
-fn number() -> u16 {
+/// A number that nobody can guess, for questions and ports: the standard library's hasher has keys from the kernel, and is made for that.
+pub(super) fn number() -> u16 {
     static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     RandomState::new().hash_one(count) as u16

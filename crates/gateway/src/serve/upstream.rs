@@ -30,6 +30,15 @@ pub(super) async fn addresses(exchange: &Exchange<'_>) -> Result<Vec<SocketAddr>
         }
         return Ok(vec![server]);
     }
+    look_up(shared, gateway, asked).await
+}
+
+/// Addresses of what is asked for that may be connected to.
+pub(super) async fn look_up(
+    shared: &Shared,
+    gateway: &Gateway,
+    asked: &Asked,
+) -> Result<Vec<SocketAddr>, Fault> {
     let found = match &asked.authority.host {
         Host::Address(address) => vec![*address],
         Host::Name(_) if !gateway.look_up => return Err(Fault::with_status(502, "no-look-ups")),

@@ -1,14 +1,18 @@
 //! `[gateways.NAME]`: where a gateway listens, what it is for, and its rules.
 
+mod ftp;
+
 use super::Kind;
 use super::names::{Addresses, Names};
 use super::rules::is_rule_name;
 use super::settings::duration;
 use crate::address::AddressSet;
-use crate::gateways::{Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode};
-use crate::model::{Action, Effect, SELF, ZoneSet};
+use crate::gateways::{
+    Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode, Protocol,
+};
+use crate::model::{Action, Effect, Rule, SELF, ZoneSet};
 use crate::schedule::Schedule;
-use crate::service::{self, ServiceSet};
+use crate::service::{self, ServicePart, ServiceSet};
 use crate::settings::Forwarding;
 use crate::{quantity, schema};
 use std::net::{IpAddr, SocketAddr};
@@ -124,6 +128,35 @@ impl Gateways<'_> {
     }
 }
 
+impl Gateways<'_> {
+    /// Reports gateways of FTP to which rules hand commands and not the data: clients would wait for it.
+    pub(super) fn check_data(&self, rules: &[Rule], c: &mut Collector<'_>) {
+        for (place, gateway) in self.found.iter().enumerate() {
+            let Protocol::Ftp { data_ports: (first, last), .. } = gateway.protocol else { continue };
+            let (from, to) = (service::key(service::TCP, first), service::key(service::TCP, last));
+            let has_all = |rule: &&Rule| {
+                let of_parts =
+                    |part: &ServicePart| part.keys.ranges().iter().any(|it| it.0 <= from && to <= it.1);
+                rule.service.parts().iter().any(of_parts)
+            };
+            let mut handed = rules.iter().filter(|rule| rule.effect.gateway == Some(place)).peekable();
+            if handed.peek().is_none() || handed.find(has_all).is_some() {
+                continue;
+            }
+            let written = super::named(self.root, "gateways", &mut Collector::new("", ""));
+            let Some((name, _)) = written.iter().find(|(name, _)| name.value == gateway.name) else {
+                continue;
+            };
+            let message = format!(
+                "no rule hands the gateway `{}` its data ports {first}-{last}: passive clients would get no data",
+                gateway.name
+            );
+            let help = format!("write service = [\"ftp\", \"tcp/{first}-{last}\"] in its rule");
+            c.report(name.span.clone(), message, Some(help));
+        }
+    }
+}
+
 fn is_tcp_alone(service: &ServiceSet) -> bool {
     let (first, last) = (service::key(service::TCP, 0), service::key(service::TCP, u16::MAX));
     let is_tcp = |keys: &[(u32, u32)]| keys.iter().all(|(from, to)| first <= *from && *to <= last);
@@ -138,22 +171,41 @@ enum Way {
     Transparent,
 }
 
-/// Whether this is a gateway that this version has.
-fn is_known(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Way> {
-    let protocol = section.required_text("protocol", "\"http\"", c)?;
-    if protocol.value != "http" {
-        let what = match protocol.value {
-            "ftp" | "dns" => format!("this version has no gateway for {}", protocol.value.to_uppercase()),
-            other => format!("`protocol` cannot be `{}`", shortened(other)),
-        };
-        c.report(protocol.span, what, Some("write protocol = \"http\"".to_owned()));
-        return None;
+/// The protocols of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    Http,
+    Ftp,
+}
+
+fn protocol(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Speaks> {
+    let protocol = section.required_text("protocol", "\"http\" or \"ftp\"", c)?;
+    match protocol.value {
+        "http" => Some(Speaks::Http),
+        "ftp" => Some(Speaks::Ftp),
+        other => {
+            let what = match other {
+                "dns" => "this version has no gateway for DNS".to_owned(),
+                other => format!("`protocol` cannot be `{}`", shortened(other)),
+            };
+            c.report(protocol.span, what, Some("write protocol = \"http\" or \"ftp\"".to_owned()));
+            None
+        }
     }
+}
+
+fn mode(section: &Section<'_>, speaks: Option<Speaks>, c: &mut Collector<'_>) -> Option<Way> {
     let Some(mode) = section.text("mode", c) else {
         return section.value("mode").is_none().then_some(Way::Explicit);
     };
     match mode.value {
         "explicit" => Some(Way::Explicit),
+        "publish" if speaks == Some(Speaks::Ftp) => {
+            let help =
+                "servers of FTP are not published by name: translate the destination ([[nat]])".to_owned();
+            c.report(mode.span, "`publish` is for protocol = \"http\"", Some(help));
+            None
+        }
         "publish" => Some(Way::Publish),
         "transparent" => Some(Way::Transparent),
         other => {
@@ -172,17 +224,32 @@ fn gateway<'t>(
     objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Option<Gateway> {
-    let kind = is_known(section, c);
+    let speaks = protocol(section, c);
+    let kind = mode(section, speaks, c);
     let listen = listen(section, c);
     let servers = servers(section, kind == Some(Way::Publish), c);
     let reach = addresses(section, "reach", objects, c);
-    let ports = ports(section, "ports", &[80], c);
+    let usual_port = if speaks == Some(Speaks::Ftp) { 21 } else { 80 };
+    let ports = ports(section, "ports", &[usual_port], c);
     let connect_ports = self::ports(section, "connect_ports", &[443], c);
     let resolvers = resolvers(section, c);
     let look_up = section.flag("look_up", c).unwrap_or(true);
     let decisions = decisions(section, c);
     let forwarded_for = section.flag("forwarded_for", c).unwrap_or(false);
-    let limits = limits(section, c);
+    let mut limits = limits(section, c);
+    let protocol = match speaks {
+        Some(Speaks::Ftp) => {
+            if section.value("idle").is_none() {
+                limits.idle = ftp::USUAL_IDLE;
+            }
+            ftp::read(section, listen, ports.as_deref().unwrap_or_default(), c)
+        }
+        Some(Speaks::Http) => {
+            ftp::only_of(section, &["data_ports", "to_servers"], "ftp", c);
+            Some(Protocol::Http)
+        }
+        None => None,
+    };
     if kind == Some(Way::Publish) {
         for key in ["reach", "ports", "connect_ports", "resolvers", "look_up"] {
             if section.value(key).is_some() {
@@ -191,14 +258,21 @@ fn gateway<'t>(
             }
         }
     }
-    if kind == Some(Way::Transparent) && section.value("connect_ports").is_some() {
+    if kind == Some(Way::Transparent)
+        && speaks == Some(Speaks::Http)
+        && section.value("connect_ports").is_some()
+    {
         let help =
             "take `connect_ports` out: clients that know of no proxy do not ask for tunnels".to_owned();
         c.report(section.key_span("connect_ports"), "`connect_ports` is for mode = \"explicit\"", Some(help));
     }
-    let rules = rules(section, root, schedules, objects, c);
+    let rules = rules(section, speaks, root, schedules, objects, c);
+    if speaks == Some(Speaks::Ftp) && kind == Some(Way::Transparent) {
+        ftp::check_transparent(section, rules.as_deref().unwrap_or_default(), c);
+    }
     Some(Gateway {
         name: name.value.to_owned(),
+        protocol: protocol?,
         listen: listen?,
         mode: match kind? {
             Way::Explicit => Mode::Explicit,
@@ -369,6 +443,7 @@ fn limits(section: &Section<'_>, c: &mut Collector<'_>) -> GatewayLimits {
 
 fn rules<'t>(
     section: &Section<'t>,
+    speaks: Option<Speaks>,
     root: &Section<'t>,
     schedules: &Schedules,
     objects: &mut Names<'t, Addresses>,
@@ -388,7 +463,7 @@ fn rules<'t>(
     let mut found: Vec<GatewayRule> = Vec::new();
     let mut is_good = true;
     for section in &sections {
-        let Some(rule) = rule(section, root, schedules, objects, c) else {
+        let Some(rule) = rule(section, speaks, root, schedules, objects, c) else {
             is_good = false;
             continue;
         };
@@ -404,6 +479,7 @@ fn rules<'t>(
 
 fn rule<'t>(
     section: &Section<'t>,
+    speaks: Option<Speaks>,
     root: &Section<'t>,
     schedules: &Schedules,
     objects: &mut Names<'t, Addresses>,
@@ -423,7 +499,12 @@ fn rule<'t>(
     let source = addresses(section, "source", objects, c);
     let hosts = words(section, "hosts", |word| host(word, true), HOST_HELP, c);
     let paths = words(section, "paths", path, PATH_HELP, c);
-    let methods = words(section, "methods", method, METHOD_HELP, c);
+    let methods = if speaks == Some(Speaks::Ftp) {
+        ftp::only_of(section, &["paths", "server_name"], "http", c);
+        words(section, "methods", ftp::method, &ftp::method_help(), c)
+    } else {
+        words(section, "methods", method, METHOD_HELP, c)
+    };
     let schedule = schedule(section, root, schedules, c);
     let largest_request = size(section, "largest_request", c);
     let largest_answer = size(section, "largest_answer", c);

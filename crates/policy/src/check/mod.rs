@@ -73,6 +73,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let gateways = gateways::read(root, &schedules, &mut objects, c);
     let known = gateways::Gateways { root, found: &gateways, forwarding: settings.forwarding };
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, &known, c);
+    known.check_data(&rules, c);
     let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
     let defaults = rules::defaults(root, &zones, c);
     let (objects, list_names) = objects.finish(c);

@@ -87,6 +87,9 @@ impl Daemon {
 
 /// An event of a gateway in the words of the event log.
 fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
+    let protocol =
+        policy.gateways.iter().find(|gateway| gateway.name == name).map(|gateway| gateway.protocol);
+    let protocol = protocol.map_or("http", policy::gateways::Protocol::name);
     let zone = policy.zones.iter().find(|zone| zone.networks.contains(event.client.ip()));
     EventDetails {
         event: if event.reason.is_some() { EventName::Refused } else { EventName::Request },
@@ -100,7 +103,7 @@ fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
         destination_port: event.at.port(),
         from: zone.map_or_else(|| "?".to_owned(), |zone| zone.name.clone()),
         to: Some("self".to_owned()),
-        reason: event.reason.map(|reason| format!("http-{reason}")),
+        reason: event.reason.map(|reason| format!("{protocol}-{reason}")),
         closed: None,
         alert: None,
         scan: None,

@@ -1,6 +1,6 @@
 //! What a policy says of its gateways, as their processes are told.
 
-use gateway::config::{Addresses, Gateway, Limits, Mode, Rule, Server};
+use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
@@ -11,6 +11,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
+        protocol: match gateway.protocol {
+            policy::gateways::Protocol::Http => Protocol::Http,
+            policy::gateways::Protocol::Ftp { data_ports, is_active } => {
+                Protocol::Ftp(Ftp { data_ports, is_active })
+            }
+        },
         listen: gateway.listen,
         mode: match &gateway.mode {
             policy::gateways::Mode::Explicit => Mode::Explicit,
@@ -83,5 +89,16 @@ fn limits(limits: &GatewayLimits) -> Limits {
         connect_time,
         answer_time,
         pooled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn policies_and_gateways_know_the_same_commands_of_ftp() {
+        let of_policies: BTreeSet<&str> = policy::gateways::FTP_METHODS.into();
+        assert_eq!(of_policies, gateway::ftp::command::judged().collect());
     }
 }

@@ -10,6 +10,7 @@ mod example;
 mod export;
 mod fetched;
 mod fragments;
+mod ftp_gateway;
 mod gateway;
 mod gateway_clients;
 mod gateway_weather;
