@@ -238,7 +238,7 @@ fn needs_root_a_transparent_gateway_of_ftp_takes_what_was_agreed_about_and_nothi
         bed.serve(61_500);
         bed.expect(61_500, Outcome::Refused, "nobody expects it");
         bed.expect(2525, Outcome::Silence, "what no rule allows");
-        until("it is told", || bed.rampart(&["log"]).1.contains("ftp-not-expected"));
+        until("it is recorded", || bed.rampart(&["log"]).1.contains("ftp-not-expected"));
         expect_death_in_the_middle(&bed, &mut firewall);
     }
 }
@@ -268,7 +268,11 @@ fn expect_death_in_the_middle(bed: &Bed, firewall: &mut Firewall) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(before).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     firewall.until("the gateway `files` has ended and is started again");
-    let _ = data.read_to_end(&mut Vec::new());
+    let end = data.read_to_end(&mut Vec::new());
+    assert!(
+        end.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionReset),
+        "no file ends like this"
+    );
     let rest: Vec<String> = replies.map_while(Result::ok).collect();
     assert!(rest.is_empty(), "nobody says that this was all: {rest:?}");
     until("another process", || worker(firewall.child.id()).is_some_and(|pid| pid != before));

@@ -138,7 +138,7 @@ impl Way {
     }
 }
 
-/// The connection of one peer. Others are shut out, and told of.
+/// The connection of one peer. Others are shut out, and recorded.
 async fn accept(listener: TcpListener, peer: IpAddr, other: impl Fn()) -> io::Result<TcpStream> {
     loop {
         let (stream, from) = listener.accept().await?;

@@ -47,7 +47,7 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, ends: Ends, settings
     if is_transparent && data::is_among(settings.data_ports, ends.at.port()) {
         if let Err(stream) = shared.expected.deliver(ends, stream) {
             Shared::count(&shared.counted.refused);
-            shared.tell(event(ends, None, None, None, Some(Fault::with_status(0, "not-expected")), [0; 2]));
+            shared.record(event(ends, None, None, None, Some(Fault::with_status(0, "not-expected")), [0; 2]));
             abort(stream);
         }
         return;
@@ -55,7 +55,7 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, ends: Ends, settings
     Shared::count(&shared.counted.connections);
     let Some(_admitted) = shared.admit(ends.client.ip()) else {
         let fault = Fault::with_status(421, "too-many-connections");
-        shared.tell(event(ends, None, None, None, Some(fault), [0; 2]));
+        shared.record(event(ends, None, None, None, Some(fault), [0; 2]));
         // Nobody waits for such a client.
         let _ = stream.try_write(&said(fault).bytes());
         return;
@@ -110,8 +110,8 @@ impl Client<'_> {
             Ok(command) => command,
             Err(fault) => {
                 Shared::count(&self.local.shared.counted.refused);
-                let told = event(self.ends, None, self.session.asked.as_ref(), None, Some(fault), [0; 2]);
-                self.local.shared.tell(Event { method: command::word(line), ..told });
+                let recorded = event(self.ends, None, self.session.asked.as_ref(), None, Some(fault), [0; 2]);
+                self.local.shared.record(Event { method: command::word(line), ..recorded });
                 return self.say(gateway, &said(fault)).await;
             }
         };
@@ -257,7 +257,7 @@ impl Client<'_> {
         fault: Fault,
     ) -> Next {
         Shared::count(&self.local.shared.counted.refused);
-        self.tell(gateway, command, rule, Some(fault), [0; 2]);
+        self.record(gateway, command, rule, Some(fault), [0; 2]);
         self.say(gateway, &said(fault)).await
     }
 
@@ -278,7 +278,7 @@ impl Client<'_> {
         self.server = None;
         Shared::count(&self.local.shared.counted.failed);
         let fault = Fault { status: 421, ..fault };
-        self.tell(gateway, command, rule, Some(fault), [0; 2]);
+        self.record(gateway, command, rule, Some(fault), [0; 2]);
         self.say(gateway, &said(fault)).await;
         Next::Close
     }
@@ -286,10 +286,10 @@ impl Client<'_> {
     /// What a rule let pass has an end.
     fn carried(&self, gateway: &Gateway, command: &Command, rule: usize, status: u16, bytes: [u64; 2]) {
         Shared::count(&self.local.shared.counted.carried);
-        // Questions about a file come before each transfer, and would be most of what is told.
+        // Questions about a file come before each transfer, and would be most of what is recorded.
         let is_question = command.means == Means::Judged && command::judged_as(command.verb) != command.verb;
         if gateway.rules[rule].log && !is_question {
-            let told = event(
+            let recorded = event(
                 self.ends,
                 Some((gateway, rule)),
                 self.session.asked.as_ref(),
@@ -297,11 +297,11 @@ impl Client<'_> {
                 None,
                 bytes,
             );
-            self.local.shared.tell(Event { status, ..told });
+            self.local.shared.record(Event { status, ..recorded });
         }
     }
 
-    fn tell(
+    fn record(
         &self,
         gateway: &Gateway,
         command: Option<&Command>,
@@ -310,7 +310,7 @@ impl Client<'_> {
         bytes: [u64; 2],
     ) {
         let rule = rule.map(|rule| (gateway, rule));
-        self.local.shared.tell(event(self.ends, rule, self.session.asked.as_ref(), command, fault, bytes));
+        self.local.shared.record(event(self.ends, rule, self.session.asked.as_ref(), command, fault, bytes));
     }
 }
 

@@ -2,7 +2,7 @@
 //! connection is reset, and its end waits until the server has said that it has sent all.
 
 use super::super::client::Next;
-use super::super::relay::{Buffer, abort, finish_sending, write_within};
+use super::super::relay::{Buffer, abort, finish_sending, reset_if_killed, write_within};
 use super::super::{Shared, relay};
 use super::control::{self, Heard};
 use super::data::{NoWay, ToServer};
@@ -98,7 +98,7 @@ pub(super) async fn carry(
     let stranger = || {
         Shared::count(&client.local.shared.counted.refused);
         let fault = Fault::with_status(0, "other-address");
-        client.tell(gateway, Some(command), Some(rule), Some(fault), [0; 2]);
+        client.record(gateway, Some(command), Some(rule), Some(fault), [0; 2]);
     };
     let client_address = client.ends.client.ip();
     let opened = match to_server.open(limits, address, stranger).await {
@@ -118,7 +118,7 @@ pub(super) async fn carry(
     }
 }
 
-/// Tells of a transfer that a rule allowed and that failed.
+/// Records a transfer that a rule allowed and that failed.
 async fn fail(
     client: &Client<'_>,
     gateway: &Gateway,
@@ -128,7 +128,7 @@ async fn fail(
     bytes: [u64; 2],
 ) -> Next {
     Shared::count(&client.local.shared.counted.failed);
-    client.tell(gateway, Some(command), Some(rule), Some(fault), bytes);
+    client.record(gateway, Some(command), Some(rule), Some(fault), bytes);
     client.say(gateway, &said(fault)).await
 }
 
@@ -152,9 +152,12 @@ impl Transfer<'_> {
 
     async fn run(&self, client: &mut Client<'_>, of_server: TcpStream, of_client: TcpStream) -> Next {
         let (from, to) = if self.is_upload() { (&of_client, &of_server) } else { (&of_server, &of_client) };
+        reset_if_killed(&of_server, true);
+        reset_if_killed(&of_client, true);
         let end = self.relay(client, from, to).await;
         let last = match end {
             End::Whole => {
+                reset_if_killed(&of_server, false);
                 if self.is_upload() {
                     finish_sending(&of_server);
                 }
@@ -188,12 +191,14 @@ impl Transfer<'_> {
                 abort(of_client);
                 Shared::count(&client.local.shared.counted.failed);
                 let fault = Fault::with_status(0, "client-ended");
-                client.tell(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
+                client.record(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
                 return Next::Abort;
             }
         };
         // Only now the client learns that it has all.
-        if !last.as_ref().is_ok_and(Reply::is_success) {
+        if last.as_ref().is_ok_and(Reply::is_success) {
+            reset_if_killed(&of_client, false);
+        } else {
             abort(of_client);
         }
         self.settle(client, last, true).await
@@ -211,7 +216,7 @@ impl Transfer<'_> {
             Ok(reply) if reply.code >= 400 => {
                 Shared::count(&client.local.shared.counted.failed);
                 let fault = Fault::with_status(reply.code, "server-broke-off");
-                client.tell(gateway, Some(command), Some(rule), Some(fault), self.bytes());
+                client.record(gateway, Some(command), Some(rule), Some(fault), self.bytes());
                 client.hand_on(gateway, &reply).await
             }
             Ok(_) => {
@@ -225,7 +230,7 @@ impl Transfer<'_> {
     async fn break_off(&self, client: &mut Client<'_>, fault: Fault) -> Next {
         let Some(server) = &mut client.server else { return Next::Close };
         if let Err(lost) = server.last_reply(LAST_WORD).await {
-            client.tell(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
+            client.record(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
             return client.lose(self.gateway, Some(self.command), Some(self.rule), lost).await;
         }
         fail(client, self.gateway, self.command, self.rule, fault, self.bytes()).await
