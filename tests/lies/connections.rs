@@ -475,6 +475,22 @@ fn common_rows() -> Vec<Row> {
     ]
 }
 
+/// Whether what was found says this. A forged segment has the right seal, of 16 bits, by chance, so a few of 400 may miss where seals are counted.
+fn says(found: &str, said: &str) -> bool {
+    const BY_CHANCE: u64 = 3;
+    let apart = |text: &str| -> Option<(u64, String)> {
+        let (number, what) = text.split_once(' ')?;
+        Some((number.replace(',', "").parse().ok()?, what.to_owned()))
+    };
+    match apart(said).filter(|(_, what)| what.ends_with("did not write")) {
+        Some((most, what)) => {
+            let mut all = found.split("; ").filter_map(apart);
+            all.any(|(number, found)| found == what && (most - BY_CHANCE..=most).contains(&number))
+        }
+        None => found.contains(said),
+    }
+}
+
 #[test]
 fn every_lie_about_connections_is_caught_and_named() {
     let _turn = testkit::turn();
@@ -491,7 +507,7 @@ fn every_lie_about_connections_is_caught_and_named() {
         let fits = if said.is_empty() {
             found.is_empty() && reading.counts.closed == CONNECTIONS
         } else {
-            found.contains(said)
+            says(&found, said)
         };
         if !fits {
             failed.push(format!("{name}: expected «{said}», found «{found}» in {:?}", reading.counts));
