@@ -148,8 +148,8 @@ struct assigned {
 
 /*
  * Connections that are opened again while the kernel still remembers the one before (TIME_WAIT). A SYN that is assigned would find the old
- * one in its place and be dropped; so the kernel is left to end that, and then, still for the same SYN, it asks pick_listener(), which is told
- * here which gateway it is for, and has the gateways' sockets once more.
+ * one in its place and be dropped; so the kernel is left to end that, and then, still for the same SYN, it asks pick_listener(), which
+ * finds here which gateway it is for, and the gateways' sockets once more.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

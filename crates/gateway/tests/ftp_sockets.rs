@@ -10,30 +10,26 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Duration;
+use testkit::origin::reset;
 
 /// How long anything may take that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server whose file names say what it does. It tells how data that it was sent has ended.
+/// A server whose file names say what it does. It reports how data that it was sent has ended.
 fn server(is_plain: bool) -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let (told, heard) = channel();
+    let (reports, heard) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let told = told.clone();
-            std::thread::spawn(move || control(&stream, is_plain, &told));
+            let reports = reports.clone();
+            std::thread::spawn(move || control(&stream, is_plain, &reports));
         }
     });
     (at, heard)
 }
 
-fn reset(stream: &TcpStream) {
-    // What was sent has arrived: the loopback interface has no way on which a reset could overtake it.
-    let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
-}
-
-fn control(mut stream: &TcpStream, is_plain: bool, told: &Sender<String>) -> Option<()> {
+fn control(mut stream: &TcpStream, is_plain: bool, reports: &Sender<String>) -> Option<()> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"220-hello\r\n220 hello\r\n").ok()?;
     let mut lines = BufReader::new(stream).lines();
@@ -62,7 +58,7 @@ fn control(mut stream: &TcpStream, is_plain: bool, told: &Sender<String>) -> Opt
                 continue;
             }
             "RETR" | "STOR" => {
-                transfer(stream, path, begin, &waiting.take()?, told)?;
+                transfer(stream, path, begin, &waiting.take()?, reports)?;
                 continue;
             }
             "PWD" => "257 \"/\"\r\n257 \"/again\"",
@@ -80,14 +76,14 @@ fn transfer(
     path: &str,
     begin: usize,
     waiting: &TcpListener,
-    told: &Sender<String>,
+    reports: &Sender<String>,
 ) -> Option<()> {
     let mut say = |reply: &str| stream.write_all(format!("{reply}\r\n").as_bytes()).ok();
     match path {
         "missing" => return say("550 no such file"),
         "at-once" => return say("226 done"),
         "never" => {
-            let _ = told.send("never".to_owned());
+            let _ = reports.send("never".to_owned());
             return Some(());
         }
         "hello-is-no-reply" => return say("hello"),
@@ -110,21 +106,19 @@ fn transfer(
             say("426 broken off")
         }
         "reset" => {
-            reset(&data);
-            drop(data);
+            reset(data);
             say("426 broken off")
         }
         "short-well" => {
-            reset(&data);
-            drop(data);
+            reset(data);
             say("226 done")
         }
         "gone" => None,
         "held" | "silent" => {
-            let _ = told.send("begun".to_owned());
+            let _ = reports.send("begun".to_owned());
             let ended =
                 data.read(&mut [0]).map_or_else(|error| error.kind().to_string(), |count| count.to_string());
-            let _ = told.send(ended);
+            let _ = reports.send(ended);
             say("426 broken off")
         }
         "put-full" => {
@@ -137,7 +131,7 @@ fn transfer(
             let mut content = Vec::new();
             let ended = data.read_to_end(&mut content);
             let ended = ended.map_or_else(|error| error.kind().to_string(), |count| count.to_string());
-            let _ = told.send(ended);
+            let _ = reports.send(ended);
             say("226 done")
         }
         "two-replies" => {
@@ -313,8 +307,7 @@ fn what_is_sent_arrives_whole_or_the_client_learns_it() {
     let mut data = client.data(&bed);
     assert_eq!(client.ask("STOR put"), Some(150));
     data.write_all(&[7; 500]).unwrap();
-    reset(&data);
-    drop(data);
+    reset(data);
     assert_eq!(client.reply(), Some(426));
     assert_eq!(bed.heard.recv_timeout(PATIENCE).unwrap(), ErrorKind::ConnectionReset.to_string());
     // More than the rule lets.

@@ -107,7 +107,7 @@ fn serve(mut stream: TcpStream) {
 }
 
 /// Ends a connection by a reset. What was sent goes before it: there is one way, and nothing overtakes.
-fn reset(stream: TcpStream) {
+pub fn reset(stream: TcpStream) {
     let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     drop(stream);
 }

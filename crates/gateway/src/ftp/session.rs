@@ -31,11 +31,11 @@ pub enum Step {
     Refuse(Option<usize>, Fault),
     /// The same, and nothing more is carried.
     End(Fault),
-    /// A server is to be connected to, and is to be told this user.
+    /// A server is to be connected to, and gets this user.
     Connect(Asked, Vec<u8>),
     /// The server is to answer. A rule, if rules are about it.
     Pass(Option<usize>),
-    /// The client is to connect for data, and is to be told where.
+    /// The client is to connect for data, and gets an address and a port for that.
     Listen {
         /// In the extended form.
         extended: bool,

@@ -126,9 +126,7 @@ impl Gateways<'_> {
         }
         None
     }
-}
 
-impl Gateways<'_> {
     /// Reports gateways of FTP to which rules hand commands and not the data: clients would wait for it.
     pub(super) fn check_data(&self, rules: &[Rule], c: &mut Collector<'_>) {
         for (place, gateway) in self.found.iter().enumerate() {

@@ -45,8 +45,8 @@ pub struct Start6 {
 /// Why a table cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// More entries than there are numbers for.
-    #[error("the lists have more than {most} entries together")]
+    /// There could be more entries than numbers for them.
+    #[error("the table of the lists could have more than {most} entries")]
     TooManyEntries {
         /// The most.
         most: u64,

@@ -1,4 +1,4 @@
-//! What a policy says of its gateways, as their processes are told.
+//! What a policy says of its gateways, as their processes get it.
 
 use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use jiff::Timestamp;

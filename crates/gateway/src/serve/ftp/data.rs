@@ -161,7 +161,7 @@ async fn within(
     }
 }
 
-/// The way to a server's data, before it is told what to do.
+/// The way to a server's data, before the command that needs it.
 pub(super) enum ToServer {
     /// Connected.
     Open(TcpStream),
@@ -224,7 +224,7 @@ impl ToServer {
 }
 
 /// What a server says instead of a way; what is no failure makes no sense here.
-fn refused(reply: Reply) -> NoWay {
+pub(super) fn refused(reply: Reply) -> NoWay {
     if reply.code >= 400 { NoWay::Said(reply) } else { NoWay::Lost(Fault::with_status(421, "server-reply")) }
 }
 

@@ -4,10 +4,10 @@
 use super::super::client::Next;
 use super::super::relay::{Buffer, abort, finish_sending, reset_if_killed, write_within};
 use super::super::{Shared, relay};
-use super::control::{self, Heard};
-use super::data::{NoWay, ToServer};
+use super::control::{self, Heard, Server};
+use super::data::{NoWay, ToServer, refused};
 use super::{Client, said};
-use crate::config::{Ftp, Gateway};
+use crate::config::{Ftp, Gateway, Limits};
 use crate::decide::{Asked, Decision};
 use crate::ftp::command::{self, Command, Means};
 use crate::ftp::reply::Reply;
@@ -25,10 +25,8 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 /// As long as it takes: something else ends the wait.
 const EVER: Duration = Duration::MAX;
 
-/// Why bytes go no further.
+/// Why a transfer does not come to its end.
 enum End {
-    /// The sender has finished.
-    Whole,
     /// A side has gone, is too slow, has sent more than it may, or may not any more.
     Broken(Fault),
     /// The client wants no more.
@@ -59,41 +57,14 @@ pub(super) async fn carry(
     };
     let Some(server) = &mut client.server else { return Next::Close };
     let address = server.address.ip();
-    let to_server = match ToServer::agree(server, settings, limits).await {
-        Ok(to_server) => to_server,
+    let (to_server, begun) = match begin(server, settings, limits, command, restart).await {
+        Ok(begun) => begun,
         Err(NoWay::Said(reply)) => return client.hand_on(gateway, &reply).await,
         Err(NoWay::Failed(fault)) => return fail(client, gateway, command, rule, fault, [0; 2]).await,
         Err(NoWay::Lost(fault)) => return client.lose(gateway, Some(command), Some(rule), fault).await,
     };
-    // Servers forget it if another command comes between (RFC 3659 section 5.3), and the data connection was agreed about just now.
-    if let Some(line) = restart {
-        match server.ask(&line, limits).await {
-            Ok(reply) if reply.code == 350 => {}
-            Ok(reply) if reply.code >= 400 => return client.hand_on(gateway, &reply).await,
-            Ok(_) => {
-                let fault = Fault::with_status(421, "server-reply");
-                return client.lose(gateway, Some(command), Some(rule), fault).await;
-            }
-            Err(fault) => return client.lose(gateway, Some(command), Some(rule), fault).await,
-        }
-    }
-    let begun = match server.send(&command.line(), limits).await {
-        Ok(()) => server.reply(limits.answer_time).await,
-        Err(fault) => Err(fault),
-    };
-    match begun {
-        Ok(reply) if reply.code >= 300 => return client.hand_on(gateway, &reply).await,
-        // Done before it has begun.
-        Ok(reply) if !reply.is_preliminary() => {
-            let fault = Fault::with_status(421, "server-reply");
-            return client.lose(gateway, Some(command), Some(rule), fault).await;
-        }
-        Ok(reply) => {
-            if client.say(gateway, &reply).await != Next::Another {
-                return Next::Abort;
-            }
-        }
-        Err(fault) => return client.lose(gateway, Some(command), Some(rule), fault).await,
+    if client.say(gateway, &begun).await != Next::Another {
+        return Next::Abort;
     }
     let stranger = || {
         Shared::count(&client.local.shared.counted.refused);
@@ -101,21 +72,43 @@ pub(super) async fn carry(
         client.record(gateway, Some(command), Some(rule), Some(fault), [0; 2]);
     };
     let client_address = client.ends.client.ip();
-    let opened = match to_server.open(limits, address, stranger).await {
-        Ok(of_server) => match way.open(limits, client_address, stranger).await {
+    let opened = async {
+        let of_server = to_server.open(limits, address, stranger).await?;
+        match way.open(limits, client_address, stranger).await {
             Ok(of_client) => Ok((of_server, of_client)),
             Err(fault) => {
                 abort(of_server);
                 Err(fault)
             }
-        },
-        Err(fault) => Err(fault),
+        }
     };
+    let opened = opened.await;
     let transfer = Transfer { gateway, command, rule, moved: Cell::new(0) };
     match opened {
         Ok((of_server, of_client)) => transfer.run(client, of_server, of_client).await,
         Err(fault) => transfer.break_off(client, fault).await,
     }
+}
+
+/// Agrees with the server about a data connection and has it begin; its reply to that.
+async fn begin(
+    server: &mut Server,
+    settings: Ftp,
+    limits: &Limits,
+    command: &Command,
+    restart: Option<Vec<u8>>,
+) -> Result<(ToServer, Reply), NoWay> {
+    let to_server = ToServer::agree(server, settings, limits).await?;
+    // Servers forget it if another command comes between (RFC 3659 section 5.3), and the data connection was agreed about just now.
+    if let Some(line) = restart {
+        let reply = server.ask(&line, limits).await.map_err(NoWay::Lost)?;
+        if reply.code != 350 {
+            return Err(refused(reply));
+        }
+    }
+    server.send(&command.line(), limits).await.map_err(NoWay::Lost)?;
+    let begun = server.reply(limits.answer_time).await.map_err(NoWay::Lost)?;
+    if begun.is_preliminary() { Ok((to_server, begun)) } else { Err(refused(begun)) }
 }
 
 /// Records a transfer that a rule allowed and that failed.
@@ -154,47 +147,17 @@ impl Transfer<'_> {
         let (from, to) = if self.is_upload() { (&of_client, &of_server) } else { (&of_server, &of_client) };
         reset_if_killed(&of_server, true);
         reset_if_killed(&of_client, true);
-        let end = self.relay(client, from, to).await;
-        let last = match end {
-            End::Whole => {
-                reset_if_killed(&of_server, false);
-                if self.is_upload() {
-                    finish_sending(&of_server);
-                }
-                match &mut client.server {
-                    Some(server) => server.last_reply(self.gateway.limits.answer_time).await,
-                    None => return Next::Close,
-                }
-            }
-            End::Said(last) => {
-                abort(of_server);
-                abort(of_client);
-                return self.settle(client, last, false).await;
-            }
-            End::Broken(fault) => {
-                abort(of_server);
-                abort(of_client);
-                return self.break_off(client, fault).await;
-            }
-            End::Aborted => {
-                abort(of_server);
-                abort(of_client);
-                return match self.break_off(client, Fault::with_status(426, "aborted")).await {
-                    Next::Another => {
-                        client.say(self.gateway, &Reply::new(226, "The transfer was broken off")).await
-                    }
-                    next => next,
-                };
-            }
-            End::Gone => {
-                abort(of_server);
-                abort(of_client);
-                Shared::count(&client.local.shared.counted.failed);
-                let fault = Fault::with_status(0, "client-ended");
-                client.record(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
-                return Next::Abort;
-            }
-        };
+        if let Err(end) = self.relay(client, from, to).await {
+            abort(of_server);
+            abort(of_client);
+            return self.end_early(client, end).await;
+        }
+        reset_if_killed(&of_server, false);
+        if self.is_upload() {
+            finish_sending(&of_server);
+        }
+        let Some(server) = &mut client.server else { return Next::Close };
+        let last = server.last_reply(self.gateway.limits.answer_time).await;
         // Only now the client learns that it has all.
         if last.as_ref().is_ok_and(Reply::is_success) {
             reset_if_killed(&of_client, false);
@@ -204,7 +167,27 @@ impl Transfer<'_> {
         self.settle(client, last, true).await
     }
 
-    /// Tells the client what the server has said at the end. A server that has not had all can say what it likes: it has not done what was asked for.
+    /// Ends a transfer whose data connections are gone.
+    async fn end_early(&self, client: &mut Client<'_>, end: End) -> Next {
+        match end {
+            End::Said(last) => self.settle(client, last, false).await,
+            End::Broken(fault) => self.break_off(client, fault).await,
+            End::Aborted => match self.break_off(client, Fault::with_status(426, "aborted")).await {
+                Next::Another => {
+                    client.say(self.gateway, &Reply::new(226, "The transfer was broken off")).await
+                }
+                next => next,
+            },
+            End::Gone => {
+                Shared::count(&client.local.shared.counted.failed);
+                let fault = Fault::with_status(0, "client-ended");
+                client.record(self.gateway, Some(self.command), Some(self.rule), Some(fault), self.bytes());
+                Next::Abort
+            }
+        }
+    }
+
+    /// Gives the client what the server has said at the end. A server that has not had all can say what it likes: it has not done what was asked for.
     async fn settle(&self, client: &mut Client<'_>, last: Result<Reply, Fault>, is_whole: bool) -> Next {
         let Self { gateway, command, rule, .. } = *self;
         match last {
@@ -226,7 +209,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Ends a transfer whose data connections are gone: the server says something about that, which is not for the client.
+    /// The server says something about a transfer that was broken off, which is not for the client.
     async fn break_off(&self, client: &mut Client<'_>, fault: Fault) -> Next {
         let Some(server) = &mut client.server else { return Next::Close };
         if let Err(lost) = server.last_reply(LAST_WORD).await {
@@ -236,7 +219,7 @@ impl Transfer<'_> {
         fail(client, self.gateway, self.command, self.rule, fault, self.bytes()).await
     }
 
-    async fn relay(&self, client: &mut Client<'_>, from: &TcpStream, to: &TcpStream) -> End {
+    async fn relay(&self, client: &mut Client<'_>, from: &TcpStream, to: &TcpStream) -> Result<(), End> {
         let (shared, address) = (Arc::clone(&client.local.shared), client.ends.client.ip());
         let Client { stream, buffer, server, session, .. } = client;
         let of_server = async {
@@ -247,14 +230,14 @@ impl Transfer<'_> {
         };
         tokio::select! {
             biased;
-            end = listen_for_abort(stream, buffer) => end,
-            end = self.bytes_on(from, to) => end,
-            end = of_server => end,
-            end = self.policy(&shared, session.asked.as_ref(), address) => end,
+            end = listen_for_abort(stream, buffer) => Err(end),
+            moved = self.bytes_on(from, to) => moved,
+            end = of_server => Err(end),
+            end = self.policy(&shared, session.asked.as_ref(), address) => Err(end),
         }
     }
 
-    async fn bytes_on(&self, from: &TcpStream, to: &TcpStream) -> End {
+    async fn bytes_on(&self, from: &TcpStream, to: &TcpStream) -> Result<(), End> {
         let limits = &self.gateway.limits;
         let rule = &self.gateway.rules[self.rule];
         let (most, too_large) = if self.is_upload() {
@@ -265,18 +248,18 @@ impl Transfer<'_> {
         let mut buffer = Buffer::default();
         loop {
             match timeout(limits.idle, buffer.fill(from)).await {
-                Err(_) => return broken("slow-data"),
-                Ok(Err(_)) => return broken("data-broke-off"),
-                Ok(Ok(0)) => return End::Whole,
+                Err(_) => return Err(broken("slow-data")),
+                Ok(Err(_)) => return Err(broken("data-broke-off")),
+                Ok(Ok(0)) => return Ok(()),
                 Ok(Ok(_)) => {}
             }
             let unread = buffer.unread();
             self.moved.set(self.moved.get() + unread.len() as u64);
             if most.is_some_and(|most| self.moved.get() > most) {
-                return End::Broken(Fault::with_status(552, too_large));
+                return Err(End::Broken(Fault::with_status(552, too_large)));
             }
             if write_within(to, unread, limits.idle).await.is_err() {
-                return broken("data-not-taken");
+                return Err(broken("data-not-taken"));
             }
             buffer.used(buffer.unread().len());
         }
