@@ -143,7 +143,7 @@ int firewall_out(struct __sk_buff *ctx)
 		p.flags |= PACKET_LAYER_3;
 		p.family = family_of_type(ctx->protocol);
 	}
-	verdict = counted(&p, filter(ctx, &p, HOOK_TC));
+	verdict = counted(&p, filter(ctx, &p, HOOK_OUT));
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 

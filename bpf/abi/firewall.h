@@ -536,6 +536,7 @@ enum hook {
 	HOOK_XDP = 0,
 	HOOK_TC = 1,
 	HOOK_NETFILTER = 2,	/* forwarding = "kernel": firewall/netfilter.h */
+	HOOK_OUT = 3,		/* at TC too, of what the firewall itself sends */
 };
 
 /* A datagram as its fragments name it. */

@@ -106,7 +106,7 @@ static __always_inline void fill_aliases(struct flow *flow, const struct packet 
 /* Takes the alias of a turn, if there is one and nobody has it. Global, so that the verifier goes through it for one turn. */
 __noinline int take_alias_of_turn(struct packet *p, struct flow *flow, __u32 turn, __u32 use)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	__u32 port;
 
 	if (!p || !flow || !room)
@@ -122,7 +122,7 @@ __noinline int take_alias_of_turn(struct packet *p, struct flow *flow, __u32 tur
 /* Finds an alias for a flow that nobody can see yet. Returns 1 if the flow has one. */
 __noinline int find_alias(struct packet *p, struct flow *flow, __u32 use)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 
 	if (!p || !flow || !room)
 		return 0;

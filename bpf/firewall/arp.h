@@ -56,8 +56,8 @@ static int match_answered(__u32 turn, struct answered_search *s)
 /* Whether the policy has this address for whoever asks from a zone. */
 __noinline int is_answered(__u32 address, __u32 zone)
 {
-	struct answered_search s = { .pages = lookup(&generations, 0), .address = address, .zone = zone };
-	const struct table_header *header = s.pages ? lookup(s.pages, 0) : 0;
+	struct answered_search s = { .pages = current_pages(), .address = address, .zone = zone };
+	const struct table_header *header = s.pages ? header_of(s.pages) : 0;
 
 	if (!header)
 		return 0;

@@ -44,7 +44,7 @@ static __always_inline __u32 place_of_source(__u8 family, const __be32 *address)
 	return mix(secret[family == 4 ? 3 : 4], network) >> 48;
 }
 
-static __always_inline struct source *source_at(__u32 place)
+static __noinline struct source *source_at(__u32 place)
 {
 	return lookup(&sources, place);
 }
@@ -61,7 +61,7 @@ static __always_inline void spend(__u32 budget, struct source *source, __u32 by)
 /* A flow of this source went from one state to another. */
 __noinline int recount(__u32 place, __u32 from, __u32 to)
 {
-	struct source *source = source_at(place);
+	struct source *source = lookup(&sources, place);
 
 	spend(budget_of(from), source, -1);
 	spend(budget_of(to), source, 1);

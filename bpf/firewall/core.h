@@ -61,7 +61,7 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	restore_acknowledgement(p);
 	if (p->extras)
 		note_refused(p);
-	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
+	if (p->action == ACTION_REJECT && !is_from_self(p, hook))
 		return answer_refusal(ctx, p, hook, refusal_of(p));
 	return drop(p, refusal_of(p));
 }
@@ -79,7 +79,9 @@ __noinline int refuse_tc(struct __sk_buff *ctx, struct packet *p)
 static __always_inline enum verdict refuse_at(void *ctx, struct packet *p, const enum hook hook)
 {
 	if (hook == HOOK_NETFILTER)
-		return refuse(ctx, p, hook);
+		return refuse(ctx, p, HOOK_NETFILTER);
+	if (hook == HOOK_OUT)
+		return refuse(ctx, p, HOOK_OUT);
 	return hook == HOOK_XDP ? refuse_xdp(ctx, p) : refuse_tc(ctx, p);
 }
 
@@ -227,7 +229,7 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	int reason;
 
 	/* A bridge has no routes. */
-	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]) || across(p))
+	if (is_from_self(p, hook) || (p->family == 4 && !p->source[0]) || across(p))
 		return 0;
 	address_of(p->source, p->family, &source);
 	/* Of its own link, and no further. */
@@ -252,8 +254,11 @@ __noinline int check_way_back_tc(struct __sk_buff *ctx, struct packet *p)
 
 static __always_inline int check_way_back_at(void *ctx, struct packet *p, const enum hook hook)
 {
+	/* The firewall's own addresses need no way back. */
+	if (hook == HOOK_OUT)
+		return 0;
 	if (hook == HOOK_NETFILTER)
-		return check_way_back(ctx, p, hook);
+		return check_way_back(ctx, p, HOOK_NETFILTER);
 	return hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
 }
 
@@ -262,7 +267,7 @@ static __always_inline int check_source(void *ctx, struct packet *p, const enum 
 {
 	int reason = check_ends(p);
 
-	if (!reason && settings.check_zones && !(p->flags & PACKET_FROM_SELF) &&
+	if (!reason && settings.check_zones && !is_from_self(p, hook) &&
 	    facts_of_source(p) & SOURCE_MISPLACED)
 		reason = REASON_ZONE_SOURCE;
 	if (!reason)
@@ -286,7 +291,7 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
  */
 static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
 {
-	if (whole_tick() >= settings.strangers_until || p->flags & PACKET_FROM_SELF)
+	if (whole_tick() >= settings.strangers_until || is_from_self(p, hook))
 		return drop(p, REASON_TCP_NO_FLOW);
 	return answer_refusal(ctx, p, hook, REASON_TCP_NO_FLOW);
 }
@@ -294,16 +299,16 @@ static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p,
 /* Counts what the policy refuses for its source, unless the way back shows that the source is forged. */
 static __always_inline void note_in_vain(void *ctx, struct packet *p, const enum hook hook)
 {
-	if (settings.scan_window && is_asking(p) && !check_way_back_at(ctx, p, hook))
+	if (!is_from_self(p, hook) && settings.scan_window && is_asking(p) && !check_way_back_at(ctx, p, hook))
 		count_in_vain(p);
 }
 
 /* Opens the flow of a packet that the policy allows. 0, or why it cannot be. */
-static __always_inline int open_admitted(struct packet *p)
+static __always_inline int open_admitted(struct packet *p, const enum hook hook)
 {
 	int reason;
 
-	if (!(p->flags & PACKET_TRANSLATED))
+	if (is_from_self(p, hook) || !(p->flags & PACKET_TRANSLATED))
 		return open_flow(p);
 	if (p->family == 6)
 		return open_prefixed(p);
@@ -328,9 +333,9 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	}
 	if (p->flags & PACKET_ICMP_REPLY)
 		return drop(p, REASON_ICMP_UNASKED);
-	if (settings.scan_block && !(p->flags & PACKET_FROM_SELF) && is_blocked(p))
+	if (settings.scan_block && !is_from_self(p, hook) && is_blocked(p))
 		return drop(p, REASON_SCAN_BLOCKED);
-	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
+	if (hook != HOOK_OUT && hook != HOOK_NETFILTER) {
 		/* What crosses a bridge keeps its ends. */
 		if (settings.translates && !across(p))
 			choose_destination(p);
@@ -367,13 +372,13 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (reason)
 			return exceed(p, reason);
 	}
-	if (settings.translates && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER && !across(p)) {
+	if (settings.translates && hook != HOOK_OUT && hook != HOOK_NETFILTER && !across(p)) {
 		reason = choose_source(p);
 		if (reason)
 			return exceed(p, reason);
 	}
 	if (!(p->flags & PACKET_STATELESS)) {
-		reason = open_admitted(p);
+		reason = open_admitted(p, hook);
 		if (reason)
 			return drop(p, reason);
 	}
@@ -383,7 +388,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 			return exceed(p, reason);
 	}
 	count_hit(p->slot);
-	if (p->is_proxied && hook != HOOK_NETFILTER) {
+	if (p->is_proxied && hook != HOOK_OUT && hook != HOOK_NETFILTER) {
 		reason = ask_server(ctx, p, hook);
 		if (reason)
 			return drop(p, reason);
@@ -474,7 +479,7 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		return drop(p, REASON_ICMP_UNRELATED);
 	default:
 		/* The kernel forwards, so the kernel says what cannot be forwarded, also of packets that never became a flow. */
-		*judge = !(hook == HOOK_NETFILTER && p->flags & PACKET_FROM_SELF);
+		*judge = !(hook == HOOK_NETFILTER && is_from_self(p, hook));
 		return VERDICT_NEXT;
 	}
 }
@@ -495,7 +500,7 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 	enum verdict verdict;
 	int reason;
 
-	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
+	if (p->to == ZONE_SELF || is_from_self(p, hook)) {
 		reason = hook != HOOK_NETFILTER && p->flags & PACKET_TRANSLATED ? translate_at(ctx, p, hook) : 0;
 		if (reason)
 			return drop(p, reason);
@@ -538,6 +543,11 @@ __noinline int meet_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? meet(ctx, p, HOOK_TC) : VERDICT_DROP;
 }
 
+__noinline int meet_out(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? meet(ctx, p, HOOK_OUT) : VERDICT_DROP;
+}
+
 /* In netfilter.h. */
 int meet_netfilter(struct bpf_nf_ctx *ctx, struct packet *p);
 
@@ -545,6 +555,8 @@ static __always_inline enum verdict meet_at(void *ctx, struct packet *p, const e
 {
 	if (hook == HOOK_NETFILTER)
 		return meet_netfilter(ctx, p);
+	if (hook == HOOK_OUT)
+		return meet_out(ctx, p);
 	return hook == HOOK_XDP ? meet_xdp(ctx, p) : meet_tc(ctx, p);
 }
 
@@ -559,7 +571,7 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 	__u32 to = (p->side & 1) ^ 1;
 	enum verdict verdict = VERDICT_NEXT;
 
-	if (p->flags & PACKET_FROM_SELF || hook == HOOK_NETFILTER) {
+	if (hook == HOOK_OUT || hook == HOOK_NETFILTER) {
 		p->to = way;
 	} else if (p->to == ZONE_SELF && is_of_gateway(flow)) {
 		p->gateway = gateway_of(flow);

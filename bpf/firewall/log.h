@@ -61,12 +61,12 @@ static __always_inline struct event *begin_event(__u32 kind)
 
 	/* Alerts have a rate of their own. */
 	if (kind != EVENT_ALERT && !may_log(at)) {
-		tally(TALLY_LOG_SUPPRESSED, 1);
+		tally_here(TALLY_LOG_SUPPRESSED, 1);
 		return 0;
 	}
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		tally(TALLY_LOG_LOST, 1);
+		tally_here(TALLY_LOG_LOST, 1);
 		return 0;
 	}
 	__builtin_memset(event, 0, sizeof(*event));
@@ -99,8 +99,8 @@ static __always_inline void fill_event(struct event *event, const struct packet 
 /* On which lists the row that decided found the ends. Unknown when the policy has changed since. */
 static __always_inline void fill_lists(struct event *event, const struct packet *p)
 {
-	void *pages = lookup(&generations, 0);
-	const struct table_header *t = pages ? lookup(pages, 0) : 0;
+	void *pages = current_pages();
+	const struct table_header *t = pages ? header_of(pages) : 0;
 	const struct listed_series *series;
 	const struct effect *effect;
 
@@ -159,12 +159,12 @@ __noinline int record_ended(struct flow *flow, __u32 end)
 	if (!flow || flow->family & FLOW_IS_MAPPING)
 		return 0;
 	if (!is_in_time(&record_due, at, settings.record_interval, settings.record_slack)) {
-		tally(TALLY_RECORDS_SUPPRESSED, 1);
+		tally_here(TALLY_RECORDS_SUPPRESSED, 1);
 		return 0;
 	}
 	record = bpf_ringbuf_reserve(&flow_records, sizeof(*record), 0);
 	if (!record) {
-		tally(TALLY_RECORDS_LOST, 1);
+		tally_here(TALLY_RECORDS_LOST, 1);
 		return 0;
 	}
 	__builtin_memcpy(record->flow, flow, sizeof(record->flow));

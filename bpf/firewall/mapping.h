@@ -85,7 +85,7 @@ static __always_inline void bind_to(struct nat_room *room, const struct flow *ma
  */
 __noinline int ask_mapping(struct packet *p, __u32 by_address)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct flow *mapping;
 	__be32 address = 0;
 
@@ -121,7 +121,7 @@ __noinline int ask_mapping(struct packet *p, __u32 by_address)
 /* After a mapping was opened: the flow's own ends are those of the room again. 0, or why the flow cannot be. */
 __noinline int settle_mapping(struct packet *p, __u32 by_address)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct flow *mapping;
 
 	if (!p || !room)
@@ -142,7 +142,7 @@ __noinline int settle_mapping(struct packet *p, __u32 by_address)
 /* The packet that opens a mapping. */
 static __always_inline struct packet *opening_mapping(void)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 
 	return room ? &room->probe : 0;
 }
@@ -206,7 +206,7 @@ static __always_inline bool is_permitted(const struct packet *p, struct nat_room
 /* Sends a packet that would open a flow to whose mapping it is for, if the entry lets its sender begin. */
 __noinline int meet_mapping(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct flow *mapping;
 	__u32 filtering, inside;
 	__be32 address;

@@ -67,6 +67,11 @@ struct {
 	__type(value, struct nat_room);
 } nat_rooms SEC(".maps");
 
+static __noinline struct nat_room *nat_room(void)
+{
+	return lookup(&nat_rooms, 0);
+}
+
 struct nat_search {
 	void *pages;
 	struct nat_room *room;
@@ -96,8 +101,8 @@ static int match_row(__u32 turn, struct nat_search *s)
 /* The first row that matches a packet, or null. */
 static __always_inline const struct nat_row *find_row(const struct packet *p, struct nat_room *room, enum nat_direction direction)
 {
-	struct nat_search s = { .pages = lookup(&generations, 0), .room = room };
-	const struct table_header *header = s.pages ? lookup(s.pages, 0) : 0;
+	struct nat_search s = { .pages = current_pages(), .room = room };
+	const struct table_header *header = s.pages ? header_of(s.pages) : 0;
 
 	if (!header)
 		return 0;
@@ -135,7 +140,7 @@ int choose_outside(struct packet *p);
 /* Sends a packet that would open a flow where the policy wants it. Its header still says where it was sent to. */
 __noinline int choose_destination(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	const struct nat_row *row;
 	__u32 address;
 
@@ -169,7 +174,7 @@ __noinline int choose_destination(struct packet *p)
 /* What its header says again. */
 static __always_inline void restore_destination(struct packet *p)
 {
-	const struct nat_room *room = p->flags & PACKET_DESTINATION_TRANSLATED ? lookup(&nat_rooms, 0) : 0;
+	const struct nat_room *room = p->flags & PACKET_DESTINATION_TRANSLATED ? nat_room() : 0;
 
 	if (!room)
 		return;
@@ -256,7 +261,7 @@ static __always_inline const struct nat_row *find_source_row(struct packet *p, s
  */
 __noinline int choose_source(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	const struct nat_row *row;
 
 	if (!p || !room)

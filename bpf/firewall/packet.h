@@ -83,6 +83,13 @@ struct packet {
 	__u32 mark;		/* what its flow shall be marked with */
 };
 
+/* Whether the firewall itself sends a packet: a constant at all hooks but netfilter. What never happens to such packets, and that is
+ * routes, answers, translation of new flows and SYN cookies, is not in the program that looks at them, which loads in half the time. */
+static __always_inline bool is_from_self(const struct packet *p, const enum hook hook)
+{
+	return hook == HOOK_NETFILTER ? p->flags & PACKET_FROM_SELF : hook == HOOK_OUT;
+}
+
 /* Whether a packet does not reach the zone that it is for, because its hop limit is used up. It is answered, and changes nothing. */
 static __always_inline bool ends_before(const struct packet *p, __u8 zone)
 {

@@ -26,6 +26,16 @@ struct {
 	__array(values, struct generation);
 } generations SEC(".maps");
 
+static __noinline void *current_pages(void)
+{
+	return lookup(&generations, 0);
+}
+
+static __noinline const struct table_header *header_of(void *pages)
+{
+	return lookup(pages, 0);
+}
+
 /* Searches, whose steps bpf_loop() takes, because the verifier would follow the turns of a loop one by one. */
 
 /* What is searched for by halving: the last start that is not above it. The first start is the least number. */
@@ -139,10 +149,15 @@ static __always_inline __u64 half_of(const struct question *q, __u32 field, __u3
 	return host_pair((field ? q->command.destination : q->command.source) + half * 2);
 }
 
+static __noinline const struct table_page *page_of(void *pages, __u32 at)
+{
+	return lookup(pages, at / PAGE_WORDS);
+}
+
 /* So many words at a place of a policy's pages, a power of two that never lies on two of them; or null. */
 static __always_inline const void *row_at(void *pages, __u32 at, __u32 words)
 {
-	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
+	const struct table_page *page = page_of(pages, at);
 
 	return page ? &page->words[at & (PAGE_WORDS - words)] : 0;
 }

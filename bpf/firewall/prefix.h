@@ -47,8 +47,8 @@ static int match_prefix_row(__u32 turn, struct prefix_search *s)
 static __always_inline const struct prefix_row *find_prefix_row(struct nat_room *room, const __be32 *source, const __be32 *destination,
 								enum nat_direction direction)
 {
-	struct prefix_search s = { .pages = lookup(&generations, 0), .room = room };
-	const struct table_header *header = s.pages ? lookup(s.pages, 0) : 0;
+	struct prefix_search s = { .pages = current_pages(), .room = room };
+	const struct table_header *header = s.pages ? header_of(s.pages) : 0;
 
 	if (!header)
 		return 0;
@@ -169,7 +169,7 @@ static __always_inline void swap_destination(struct packet *p, __be32 *other)
 /* The flow of a packet that is for an outside address: the lower half of its slot, or 0. Then `side` is by the true ends, and `record` says which. */
 __noinline int find_behind_prefix(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct flow *flow;
 	__u64 slot;
 
@@ -199,7 +199,7 @@ static __always_inline struct flow *find_prefixed(struct packet *p)
 /* choose_destination() for IPv6. */
 __noinline int choose_inside(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 
 	if (!p || !room || !look_inside(room, p) || p->flags & PACKET_STATELESS)
 		return 0;
@@ -236,7 +236,7 @@ static __always_inline bool leads_back(struct nat_room *room, const struct packe
 /* choose_source() for IPv6: which ends of the flow have names outside goes into `room->prefixed`, the source's bit 0, the destination's bit 1. */
 __noinline int choose_outside(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	enum outside_name name = NAME_OWN;
 	bool is_for_outside;
 
@@ -293,7 +293,7 @@ static __always_inline int publish_prefixed(struct packet *p, struct flow *flow,
 /* The same as open_flow() for a packet that choose_outside() found to be translated. */
 __noinline int open_prefixed(struct packet *p)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct flow *flow;
 	__u32 record, prefixed;
 	int reason;
@@ -348,7 +348,7 @@ static __always_inline enum outside_name look_outside_of(struct nat_room *room, 
  */
 __noinline int find_new_addresses(struct packet *p, struct flow *flow)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	enum outside_name name;
 	__u32 s, r, family;
 	__be32 own[4];
@@ -385,7 +385,7 @@ __noinline int find_new_addresses(struct packet *p, struct flow *flow)
 
 static __always_inline int change_prefixes(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
 {
-	struct nat_room *room = lookup(&nat_rooms, 0);
+	struct nat_room *room = nat_room();
 	struct frame f = { .data = hook_data(ctx, hook), .end = hook_end(ctx, hook), .ctx = ctx, .hook = hook };
 
 	if (!room || find_new_addresses(p, flow))

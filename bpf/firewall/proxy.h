@@ -51,7 +51,7 @@ static __always_inline bool is_for_a_group(const struct packet *p)
 /* Whether a SYN that the policy allows is answered by the firewall. */
 static __always_inline bool is_proxied_syn(const struct packet *p, const enum hook hook)
 {
-	if (!settings.syn_proxy || hook == HOOK_NETFILTER || p->protocol != PROTOCOL_TCP || p->is_proxied)
+	if (!settings.syn_proxy || hook == HOOK_NETFILTER || hook == HOOK_OUT || p->protocol != PROTOCOL_TCP || p->is_proxied)
 		return false;
 	if (p->flags & (PACKET_FROM_SELF | PACKET_FIRST_FRAGMENT) || p->to == ZONE_SELF || across(p) || is_for_a_group(p))
 		return false;
@@ -61,8 +61,8 @@ static __always_inline bool is_proxied_syn(const struct packet *p, const enum ho
 /* Whether a segment of no flow may bring a cookie: one was sent while it would still be good. */
 static __always_inline bool may_bring_cookie(const struct packet *p, const enum hook hook)
 {
-	return READ_ONCE(proxy_state.has_sent) && hook != HOOK_NETFILTER && (p->tcp_flags & TCP_KIND) == TCP_ACK &&
-	       !(p->flags & (PACKET_FROM_SELF | PACKET_FIRST_FRAGMENT)) && !across(p) &&
+	return READ_ONCE(proxy_state.has_sent) && hook != HOOK_NETFILTER && hook != HOOK_OUT && (p->tcp_flags & TCP_KIND) == TCP_ACK &&
+	       !(p->flags & PACKET_FIRST_FRAGMENT) && !across(p) &&
 	       ticks_since(p->tick, READ_ONCE(proxy_state.sent)) <= COOKIE_TICKS;
 }
 
@@ -471,8 +471,7 @@ static __always_inline enum verdict follow_proxied(void *ctx, struct packet *p, 
 	__u32 shift;
 	int reason;
 
-	/* The firewall's own connections are none of these, but a route may change. */
-	if (!k || !room || hook == HOOK_NETFILTER || p->flags & PACKET_FROM_SELF)
+	if (!k || !room)
 		return drop(p, REASON_TCP_STATE);
 	if (flow->state == FLOW_SYN_SENT)
 		return await_server(ctx, p, flow, k, hook);
@@ -505,7 +504,8 @@ __noinline int follow_proxied_tc(struct __sk_buff *ctx, struct packet *p, struct
 
 static __always_inline enum verdict follow_proxied_at(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
 {
-	if (hook == HOOK_NETFILTER)
+	/* The firewall's own connections are none of these, but a route may change. */
+	if (hook == HOOK_NETFILTER || hook == HOOK_OUT)
 		return drop(p, REASON_TCP_STATE);
 	return hook == HOOK_XDP ? follow_proxied_xdp(ctx, p, flow) : follow_proxied_tc(ctx, p, flow);
 }

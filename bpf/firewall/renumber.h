@@ -86,7 +86,7 @@ struct {
 	__type(value, struct proxy_room);
 } proxy_rooms SEC(".maps");
 
-static __always_inline struct proxy_room *proxy_room(void)
+static __noinline struct proxy_room *proxy_room(void)
 {
 	return lookup(&proxy_rooms, 0);
 }

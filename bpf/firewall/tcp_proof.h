@@ -180,7 +180,7 @@ static __always_inline enum proof prove_at(void *ctx, struct packet *p, struct f
 static __always_inline int track(void *ctx, struct packet *p, struct flow *flow, enum hook hook)
 {
 	/* The checksums of what we send ourselves are filled in behind us. */
-	if (p->tcp_flags & (TCP_RST | TCP_FIN) && !(p->flags & PACKET_FROM_SELF)) {
+	if (p->tcp_flags & (TCP_RST | TCP_FIN) && !is_from_self(p, hook)) {
 		switch (prove_at(ctx, p, flow, hook)) {
 		case PROVED:
 			break;

@@ -38,12 +38,18 @@ struct {
 	__type(value, struct counts);
 } counts SEC(".maps");
 
-static __always_inline void tally(enum tally what, __u64 by)
+/* For where no function can be called any more. */
+static __always_inline void tally_here(enum tally what, __u64 by)
 {
 	struct counts *mine = lookup(&counts, 0);
 
 	if (mine)
 		mine->tallies[what & (MAX_TALLIES - 1)] += by;
+}
+
+static __noinline void tally(enum tally what, __u64 by)
+{
+	tally_here(what, by);
 }
 
 /* Both at once: it is counted for every packet. */
@@ -64,7 +70,7 @@ static __always_inline enum verdict drop(struct packet *p, enum reason reason)
 	return VERDICT_DROP;
 }
 
-static __always_inline void count_drop(enum reason reason)
+static __noinline void count_drop(enum reason reason)
 {
 	struct counts *mine = lookup(&counts, 0);
 

@@ -192,15 +192,19 @@ fn place(ifindex: u32) -> u32 {
 
 /// Loads the programs with these interfaces as ports, each in a zone of its own, from 5 on.
 fn load(ports: &[u32]) -> ForwardRowsSkel<'static> {
+    testkit::loaded(|| load_once(ports))
+}
+
+fn load_once(ports: &[u32]) -> libbpf_rs::Result<ForwardRowsSkel<'static>> {
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = ForwardRowsSkelBuilder::default().open(storage).unwrap();
+    let mut open = ForwardRowsSkelBuilder::default().open(storage)?;
     let table = &mut open.maps.bss_data.as_mut().unwrap().ports;
     for (&ifindex, zone) in ports.iter().zip(5..) {
         let port = &mut table[place(ifindex) as usize];
         port.ifindex = ifindex;
         port.zone = zone;
     }
-    open.load().unwrap()
+    open.load()
 }
 
 fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {

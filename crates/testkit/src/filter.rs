@@ -30,7 +30,7 @@ pub struct Filter(Object);
 impl Filter {
     /// Loads one of the objects above.
     pub fn load(object: &str) -> Self {
-        Self(ObjectBuilder::default().open_file(object).unwrap().load().unwrap())
+        Self(crate::loaded(|| ObjectBuilder::default().open_file(object)?.load()))
     }
 
     /// A map by its name.

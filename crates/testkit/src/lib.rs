@@ -17,7 +17,20 @@ pub mod packet;
 pub mod rows;
 pub mod tutorial;
 
+use libbpf_rs::ErrorKind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What `load` loads into the kernel, again while it is interrupted. Tests of one process start programs side by side: when one ends while
+/// its thread has signals blocked to start another, its `SIGCHLD` goes to any other thread, and the kernel gives up what that one loads
+/// (`EAGAIN`), on a busy machine more often than libbpf tries.
+pub fn loaded<T>(mut load: impl FnMut() -> libbpf_rs::Result<T>) -> T {
+    loop {
+        match load() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result.unwrap(),
+        }
+    }
+}
 
 /// Waits until no other test of this process has its turn: for tests that send traffic, because trials share cores and two at the same
 /// time would measure each other, and for tests whose threads are to race on cores of their own. Whoever takes a turn takes it first,
