@@ -79,7 +79,7 @@ __noinline int count_alert(struct packet *p, struct limit_terms *terms)
 		}
 		bpf_spin_unlock(&bucket->lock);
 		if (!entry)
-			tally(TALLY_ALERT_UNCOUNTED, 1);
+			tally_here(TALLY_ALERT_UNCOUNTED, 1);
 	}
 	if (is_raised)
 		log_alert(p, &copy, terms);

@@ -15,7 +15,8 @@
 /*
  * The value at a number of an array. The kernel writes each look-up out where it stands, and moves all instructions behind it for that: half
  * of the time that loading a program takes. So what is looked up in many places, and seldom by packets of known flows, has a function of
- * its own that is not inlined; 8 functions deep (under remove_flow()) there is no room for one.
+ * its own that is not inlined. There is no room for one where 8 functions are on the stack (under remove_flow()), or 512 bytes as Linux 6.1
+ * counts them: each function takes a multiple of 32.
  */
 #define lookup(map, number)                                    \
 	({                                                     \

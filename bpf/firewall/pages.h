@@ -162,6 +162,14 @@ static __always_inline const void *row_at(void *pages, __u32 at, __u32 words)
 	return page ? &page->words[at & (PAGE_WORDS - words)] : 0;
 }
 
+/* The same where no function can be called any more. */
+static __always_inline const void *row_here(void *pages, __u32 at, __u32 words)
+{
+	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
+
+	return page ? &page->words[at & (PAGE_WORDS - words)] : 0;
+}
+
 /* In the place of a page that is not there the header is read. */
 static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)
 {

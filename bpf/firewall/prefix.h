@@ -32,7 +32,7 @@ static __always_inline bool is_pair_within(const __u64 *address, const __u64 *ra
 static int match_prefix_row(__u32 turn, struct prefix_search *s)
 {
 	struct nat_room *room = s->room;
-	const struct prefix_row *row = row_at(s->pages, room->at + turn * PREFIX_ROW_WORDS, PREFIX_ROW_WORDS);
+	const struct prefix_row *row = row_here(s->pages, room->at + turn * PREFIX_ROW_WORDS, PREFIX_ROW_WORDS);
 
 	if (!row)
 		return 1;
