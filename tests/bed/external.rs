@@ -2,7 +2,7 @@
 //! two veth ends in a second namespace, in which the bench is run.
 
 use super::{bench, bench_program, is_disturbed, of, shown, suite, turn, undisturbed};
-use measure::results::Results;
+use measure::results::{MarkKind, Results};
 use std::path::Path;
 use std::process::{Command, Output};
 use testkit::namespace::Namespace;
@@ -222,4 +222,52 @@ fn a_driver_outside_the_tree_is_measured_beside_others() {
     let nobody = bench(&["run", suite.to_str().unwrap(), "--dut", "program:/bin/false"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(2), "{}", shown(&nobody));
     assert!(shown(&nobody).contains("ended instead of answering to hello"), "{}", shown(&nobody));
+}
+
+/// A firewall that keeps its policy while it is proved by frames, which open nothing, and lets a client do everything that has a connection.
+#[test]
+fn a_policy_that_holds_in_proofs_alone_costs_the_values_of_what_sockets_carry() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers/nftables_driver.py");
+    let honest = std::fs::read_to_string(&example).unwrap();
+    let lie = "    lines += [\"ct state established tcp dport 1-49151 update @seen { ip saddr timeout 2s }\", \"ip saddr @seen accept\"]\n    \
+               if policy[\"stateful\"]:\n        lines +=";
+    let driver = honest
+        .replacen("    if policy[\"stateful\"]:\n        lines +=", lie, 1)
+        .replacen(
+            "[\"counter default_drop",
+            "[\"set seen { type ipv4_addr; flags dynamic,timeout; }\", \"counter default_drop",
+            1,
+        )
+        .replacen("\"example-driver\"", "\"liar\"", 1);
+    assert_eq!(driver.matches("@seen").count(), 2, "the example is as it was when this was written");
+    let path = dir.path().join("liar.py");
+    std::fs::write(&path, driver).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let duts = format!("program:{},nftables", path.display());
+    for (name, test) in [
+        ("bulk", "procedure = \"bulk\"\nfactors.rules = 2"),
+        (
+            "http",
+            "procedure = \"transactions\"\nfactors.rules = 2\nfactors.protocol = \"http/1.1\"\nfactors.object = 1",
+        ),
+    ] {
+        let suite = suite(dir.path(), &["linux"], 1.0, test);
+        let out = dir.path().join(name);
+        let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
+        let (output, results) = undisturbed(&out, || bench(&arguments).output().unwrap());
+        let results = results.unwrap_or_else(|error| panic!("{error}: {}", shown(&output)));
+        let (lying, honest) = (of(&results, "liar"), of(&results, "nftables"));
+        assert!(!honest.is_empty() && honest.iter().all(|point| point.valid), "{name}: {honest:?}");
+        for point in lying {
+            let said = point.marks.iter().find(|mark| mark.kind == MarkKind::IllegalGotThrough);
+            let words = said.map(|mark| mark.text.as_str()).unwrap_or_default();
+            assert!(
+                !point.valid && words.contains("forbidden connections were opened"),
+                "{name}: {:?}",
+                point.marks
+            );
+        }
+    }
 }

@@ -121,9 +121,43 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
 #[test]
 fn a_wrong_expectation_is_found_before_anything_is_measured() {
     let dir = tempfile::tempdir().unwrap();
-    let path =
-        write(dir.path(), "expecting.toml", &format!("{SUITE}\n[[expect]]\nthat = \"throughput >\"\n"));
-    check(&["run"], &bench(&["run", &path]), 2, &["expecting.toml:17:8"]);
+    let rows: &[(&str, &[&str])] = &[
+        ("[[expect]]\nthat = \"throughput >\"\n", &["expecting.toml:17:8"]),
+        (
+            "[[expect]]\nthat = \"throughput{dut=nftabels} > 1\"\n",
+            &["expecting.toml:17:8", "`dut=nftabels` cannot be a label", "did you mean `nftables`?"],
+        ),
+        (
+            "[[question]]\nask = \"Which?\"\nof = \"throughput{dut!=wier}\"\n",
+            &["expecting.toml:18:6", "did you mean `wire`?"],
+        ),
+    ];
+    for (text, said) in rows {
+        let path = write(dir.path(), "expecting.toml", &format!("{SUITE}\n{text}"));
+        check(&["run", text], &bench(&["run", &path]), 2, said);
+    }
+}
+
+/// Whoever gives a file without an end, or one that nobody writes, gets an answer or can leave.
+#[test]
+fn a_suite_that_is_no_file_is_refused_or_can_be_left() {
+    check(&["run"], &bench(&["run", "/dev/zero"]), 2, &["no suite is larger than 4 MiB"]);
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = write(dir.path(), "suite.toml", SUITE) + ".pipe";
+    check(&["mkfifo"], &Command::new("mkfifo").arg(&pipe).output().unwrap(), 0, &[]);
+    // One that is written is a suite as any other.
+    let written = command(&["run", &pipe, "--dry-run"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::fs::write(&pipe, SUITE).unwrap();
+    check(
+        &["run", "--dry-run"],
+        &written.wait_with_output().unwrap(),
+        0,
+        &["mine, profile quick", "1 cell,"],
+    );
+    let mut waits = command(&["run", &pipe]).spawn().unwrap();
+    Command::new("kill").args(["-TERM", &waits.id().to_string()]).status().unwrap();
+    use std::os::unix::process::ExitStatusExt as _;
+    assert_eq!(waits.wait().unwrap().signal(), Some(15), "a signal ends a bench that waits for its suite");
 }
 
 #[test]

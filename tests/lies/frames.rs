@@ -119,6 +119,7 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row, flows: u32) -> (TrialOut
         policy_load_seconds: None,
         faults: Vec::new(),
         remarks: Vec::new(),
+        policy_broken: None,
         workload: WorkloadOutcome::Frames(FrameOutcome::default()),
     };
     let request = TrialRequest::from(FrameRequest::of(phases.to_vec()));

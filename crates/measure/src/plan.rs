@@ -26,7 +26,7 @@ pub struct Options {
     pub cores: Option<u32>,
     /// `--seed N`; [`DEFAULT_SEED`] otherwise.
     pub seed: Option<u64>,
-    /// Every `--set`, as written: `FACTOR=V[,V…]`. The last one wins.
+    /// Every `--set`, as written: `FACTOR=V[,V…]`; each factor once.
     pub set: Vec<String>,
     /// Cores of this machine; `None` leaves the check to the caller.
     pub cores_available: Option<u32>,

@@ -227,6 +227,8 @@ pub struct TrialOutcome {
     pub faults: Vec<String>,
     /// What is worth knowing but does not make the trial worthless.
     pub remarks: Vec<String>,
+    /// How the firewall broke its policy meanwhile, in the user's words, where that stands in no ledger.
+    pub policy_broken: Option<String>,
     /// What only this workload has.
     pub workload: WorkloadOutcome,
 }

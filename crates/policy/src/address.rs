@@ -102,8 +102,17 @@ fn parse_range(text: &str, first: &str, last: &str) -> Result<AddressSet, (Strin
     })
 }
 
+/// Reads a network, host bits included. Numbers with zeros before them are none: other programs take 010 for 8.
+pub fn network(text: &str) -> Option<IpNet> {
+    let (address, bits) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let is_number =
+        bits.bytes().all(|byte| byte.is_ascii_digit()) && (bits.len() == 1 || !bits.starts_with('0'));
+    IpNet::new(address, bits.parse().ok().filter(|_| is_number)?).ok()
+}
+
 fn parse_network(text: &str) -> Result<AddressSet, (String, Option<String>)> {
-    let network: IpNet = text.parse().map_err(|_| not_an_address(text))?;
+    let network = network(text).ok_or_else(|| not_an_address(text))?;
     if network.addr() != network.network() {
         let help = format!(
             "write \"{}\" for the network, or \"{}\" for the one host",
@@ -153,6 +162,14 @@ mod tests {
             ("10.0.0.9-10.0.0.1", "write \"10.0.0.1-10.0.0.9\""),
             ("10.0.0", "write a host"),
             ("10.0.0.0/33", "write a host"),
+            ("010.0.0.0/8", "write a host"),
+            ("192.168.001.0/24", "write a host"),
+            ("10.0.0.0/+8", "write a host"),
+            ("10.0.0.0/", "write a host"),
+            ("10.0.0.0/08", "write a host"),
+            ("/8", "write a host"),
+            ("010.0.0.1", "write a host"),
+            ("010.0.0.1-10.0.0.2", "write a host"),
         ] {
             let (_, help) = AddressSet::parse(text).unwrap_err();
             assert!(help.as_deref().unwrap_or_default().contains(expected), "{text}: {help:?}");

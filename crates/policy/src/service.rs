@@ -195,9 +195,11 @@ pub fn parse_ports(text: &str) -> Result<RangeSet<u32>, (String, Option<String>)
 /// A port or two with a dash; or a help, if there is one to give.
 fn port_range(text: &str) -> Result<(u16, u16), Option<String>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-        (Ok(first), Ok(last)) => Err(Some(format!("the ports end before they begin: write {last}-{first}"))),
+    match (number::<u16>(first.trim()), number::<u16>(last.trim())) {
+        (Some(first), Some(last)) if first <= last => Ok((first, last)),
+        (Some(first), Some(last)) => {
+            Err(Some(format!("the ports end before they begin: write {last}-{first}")))
+        }
         _ => Err(None),
     }
 }
@@ -234,7 +236,12 @@ fn protocols(text: &str, rest: &str) -> Result<ServiceSet, (String, Option<Strin
 
 /// Two types of ICMP, or two protocols, by number.
 fn numbers((first, last): (&str, &str)) -> Option<(u8, u8)> {
-    Some((first.parse().ok()?, last.parse().ok()?))
+    Some((number(first)?, number(last)?))
+}
+
+/// A number of digits alone: `parse` would take `+80`.
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn icmp(
@@ -254,7 +261,7 @@ fn icmp(
             false => wrong(text, format!("the types end before they begin: write {last}-{first}")),
         };
     }
-    let number = types.iter().find(|(name, _)| *name == kind).map(|(_, n)| *n).or_else(|| kind.parse().ok());
+    let number = types.iter().find(|(name, _)| *name == kind).map(|(_, n)| *n).or_else(|| self::number(kind));
     let Some(number) = number else {
         return wrong(
             text,
@@ -262,13 +269,13 @@ fn icmp(
         );
     };
     let base = u16::from(number) << 8;
-    match code.map(str::parse::<u8>) {
+    match code.map(self::number::<u8>) {
         None => Ok(ServiceSet::between(key(protocol, base), key(protocol, base | 0xff))),
-        Some(Ok(code)) => {
+        Some(Some(code)) => {
             let selector = base | u16::from(code);
             Ok(ServiceSet::between(key(protocol, selector), key(protocol, selector)))
         }
-        Some(Err(_)) => wrong(text, "write the ICMP code as a number: \"icmp/3/4\" (0 to 255)".to_owned()),
+        Some(None) => wrong(text, "write the ICMP code as a number: \"icmp/3/4\" (0 to 255)".to_owned()),
     }
 }
 
@@ -418,6 +425,11 @@ mod tests {
             ("tpc/80", "did you mean `tcp`?"),
             ("tcp/90-80", "80-90"),
             ("tcp/70000", "0 to 65535"),
+            ("tcp/+80", "0 to 65535"),
+            ("tcp/80-+90", "0 to 65535"),
+            ("icmp/+8", "an ICMP type"),
+            ("icmp/3/+4", "0 to 255"),
+            ("protocol/+47", "0 to 255"),
             ("icmp/echo-requst", "did you mean `echo-request`?"),
             ("icmp/3/900", "0 to 255"),
             ("icmp/9-3", "write 3-9"),

@@ -50,11 +50,12 @@ pub(crate) fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
 
 fn text(plan: &DryRun<'_>) -> String {
     let mut out = format!(
-        "{}, profile {}, seed {}: {} cells, about {}; nothing was measured\n",
+        "{}, profile {}, seed {}: {} cell{}, about {}; nothing was measured\n",
         plan.suite,
         plan.profile,
         plan.seed,
         plan.cells.len(),
+        if plan.cells.len() == 1 { "" } else { "s" },
         duration(plan.seconds)
     );
     let widest = plan.cells.iter().map(|row| row.cell.len()).max().unwrap_or(0);

@@ -1,5 +1,6 @@
 //! Ctrl-C and SIGTERM: a flag that trials look at, so that everything is taken down in order.
 
+use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +11,11 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Takes the signals over for the rest of the process.
-    pub(crate) fn install() -> std::io::Result<Self> {
+    pub(crate) fn install() -> Result<Self, Failure> {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupt.0))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.0))
+                .map_err(|error| Failure::Machine(format!("cannot take over signals: {error}")))?;
         }
         Ok(interrupt)
     }

@@ -36,6 +36,8 @@ pub(crate) fn command_line() -> String {
         let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=,:@%+".contains(c));
         if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
-    let words: Vec<String> = std::env::args().skip(1).map(quote).collect();
+    // A name of a folder need not be UTF-8.
+    let words = std::env::args_os().skip(1).map(|word| quote(word.to_string_lossy().into_owned()));
+    let words: Vec<String> = words.collect();
     format!("rampart-bench {}", words.join(" "))
 }

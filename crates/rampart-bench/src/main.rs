@@ -27,6 +27,7 @@ mod watcher;
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Cli, Command};
 use failure::Failure;
+use interrupt::Interrupt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -42,22 +43,18 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let interrupt = || {
-        interrupt::Interrupt::install()
-            .map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))
-    };
     match &cli.command {
         Command::Doctor => doctor::doctor(cli.json),
         Command::List { what } => list::list(*what, cli.json),
-        Command::Run(args) => run::run(args, cli.json, &interrupt()?),
-        Command::Calibrate(args) => calibrate::calibrate(args, cli.json, &interrupt()?),
+        Command::Run(args) => run::run(args, cli.json),
+        Command::Calibrate(args) => calibrate::calibrate(args, cli.json, &Interrupt::install()?),
         Command::Report { dir, format } => reports::report(dir, *format),
         Command::Compare { runs, reference, fail_if } => {
             reports::compare(runs, reference.as_deref(), fail_if.as_deref(), cli.json)
         }
         Command::History(args) => history::history(args, cli.json),
-        Command::Serve(args) => serve::serve(args, &interrupt()?),
-        Command::Otg(args) => otg::otg(args, &interrupt()?),
+        Command::Serve(args) => serve::serve(args, &Interrupt::install()?),
+        Command::Otg(args) => otg::otg(args, &Interrupt::install()?),
         Command::Completion { shell } => {
             let mut command = manual::with_names(Cli::command());
             let mut script = Vec::new();
@@ -71,5 +68,5 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
 
 /// A line for the person at the terminal, on standard error.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", output::harmless(line));
 }

@@ -19,19 +19,26 @@ pub(crate) fn extras(suite: &Suite) -> Result<Extras, Failure> {
 
 /// How wide the terminal is, and whether it takes colour.
 pub(crate) fn terminal_options() -> Options {
-    let terminal = std::io::stdout().is_terminal();
-    let colour = terminal && std::env::var_os("NO_COLOR").is_none();
+    let variable = |name: &str| std::env::var(name).ok();
+    let terminal = takes_commands(std::io::stdout().is_terminal(), variable("TERM").as_deref());
+    let colour = terminal && variable("NO_COLOR").is_none_or(|set| set.is_empty());
     let set = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let seen = console::Term::stdout().size_checked().map(|(_, columns)| columns);
     let width = seen.or_else(set).unwrap_or(WIDTH);
     Options { colour, width, ..Options::default() }
 }
 
+/// Whether colours and movements of the cursor are understood: not in a file, and not by a terminal that says so (`TERM=dumb`), such as
+/// that of an editor.
+pub(crate) fn takes_commands(is_terminal: bool, kind: Option<&str>) -> bool {
+    is_terminal && kind.is_some_and(|kind| !kind.is_empty() && kind != "dumb")
+}
+
 /// What a run measured: its tables, or its results as JSON, and where the files are.
 pub(crate) fn print(results: &Results, paths: &[PathBuf], json: bool) {
     if json {
         if let Ok(text) = report::json::to_string(results) {
-            out(&text);
+            out_bytes(text.as_bytes());
         }
         return;
     }
@@ -52,9 +59,35 @@ pub(crate) fn print_ending(results: &Results, extras: Extras, json: bool) {
 /// Why something that was printed is lost, the first time.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes to standard output; whether all of it found its place, [`finish`] says.
+/// Writes to standard output; whether all of it found its place, [`finish`] says. Results may be somebody else's, so nothing in them
+/// reaches the terminal as a command.
 pub(crate) fn out(text: &str) {
-    out_bytes(text.as_bytes());
+    out_bytes(harmless(text).as_bytes());
+}
+
+/// A text for a terminal, of which it shows every character but executes none: only our own colours stay, and ends of lines.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| !matches!(c, '\n' | '\t') && toml_reader::is_harmful(c)) {
+        let colour = colour(&rest[at..]);
+        let harmful = rest[at..].chars().next().map_or(0, char::len_utf8);
+        let end = at + colour.max(harmful);
+        out += &rest[..at];
+        match colour {
+            0 => out += &toml_reader::printable(&rest[at..end]),
+            _ => out += &rest[at..end],
+        }
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
+/// Bytes of the colour that a text begins with: ESC, `[`, numbers, `m`. None where it begins with something else.
+fn colour(text: &str) -> usize {
+    let inner = text.strip_prefix("\u{1b}[").unwrap_or_default();
+    let numbers = inner.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();
+    if inner[numbers..].starts_with('m') { "\u{1b}[".len() + numbers + 1 } else { 0 }
 }
 
 /// The same of bytes.
@@ -85,6 +118,40 @@ pub(crate) fn finish() -> Result<(), Failure> {
 pub(crate) fn out_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| Failure::Wrong(format!("cannot write JSON: {e}")))?;
-    out(&format!("{text}\n"));
+    out_bytes(format!("{text}\n").as_bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_understands_nothing_is_a_file() {
+        for (is_terminal, kind, expected) in [
+            (true, Some("xterm-256color"), true),
+            (true, Some("linux"), true),
+            (true, Some("dumb"), false),
+            (true, Some(""), false),
+            (true, None, false),
+            (false, Some("xterm"), false),
+        ] {
+            assert_eq!(takes_commands(is_terminal, kind), expected, "{is_terminal} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_colours_and_ends_of_lines_and_no_other_command() {
+        let rows = [
+            ("plain \u{1b}[1;31mred\u{1b}[0m 1.5×\n", "plain \u{1b}[1;31mred\u{1b}[0m 1.5×\n"),
+            ("\u{1b}]0;title\u{7}", r"\u{1b}]0;title\u{7}"),
+            ("\u{1b}[2J\u{1b}[", r"\u{1b}[2J\u{1b}["),
+            ("\u{1b}[31", r"\u{1b}[31"),
+            ("a\rb\u{9b}2J\u{202e}c\0", r"a\u{d}b\u{9b}2J\u{202e}c\u{0}"),
+            ("", ""),
+        ];
+        for (text, shown) in rows {
+            assert_eq!(harmless(text), shown);
+        }
+    }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Display {
 
 impl Display {
     pub(crate) fn new(total_seconds: f64) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let kind = std::env::var("TERM").ok();
+        let terminal = crate::output::takes_commands(std::io::stderr().is_terminal(), kind.as_deref());
         let target =
             if terminal { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);

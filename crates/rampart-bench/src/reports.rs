@@ -16,7 +16,7 @@ pub(crate) fn report(dir: &Path, format: Option<FormatName>) -> Result<(), Failu
         Some(FormatName::Pdf) => {
             crate::pdf::print(dir, &report::render(&results, Format::Html, &extras)?)?;
         }
-        Some(format) => output::out(&report::render(&results, named(format), &extras)?),
+        Some(format) => output::out_bytes(report::render(&results, named(format), &extras)?.as_bytes()),
         None => {
             for path in report::write_all(dir, &results, &extras)? {
                 output::out(&format!("{}\n", path.display()));

@@ -17,6 +17,7 @@ use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
 use report::journal::{self, Header, Writer};
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -30,12 +31,17 @@ use traffic::Engine;
 /// Why nothing is valid is said in so many lines at most; the report has all.
 const REASONS_SHOWN: usize = 5;
 
+/// Bytes of the largest suite.
+const LARGEST_SUITE: u64 = 4 << 20;
+
 /// Among the environment's settings: what decides about the processor between the bench and others.
 const SESSION_PRIORITY: &str = "priority of the session";
 
 /// Runs a suite.
-pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(), Failure> {
+pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     let suite = read_suite(&args.suite)?;
+    // Until here there is nothing to take down, so Ctrl-C ends the program as it ends any other, also one that waits for a file.
+    let interrupt = &Interrupt::install()?;
     let named = between::named(args)?;
     let duts = args.dut.as_deref().map(between::with_programs).transpose()?;
     let plan = Plan::new(&suite, &options(args, named.as_ref(), duts))?;
@@ -59,14 +65,25 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
     keeper.begin(&dir, &run.results, plan.cells.len(), plan.typical_seconds());
     let ended = run.cells(&plan);
     let results = run.end(ended.is_ok())?;
-    let paths = report::write_all(&dir, &results, &extras)?;
-    output::print(&results, &paths, json);
+    // A disk that is full costs the files, and not what was measured for hours: it is still shown.
+    let written = report::write_all(&dir, &results, &extras);
+    output::print(&results, written.as_deref().unwrap_or_default(), json);
     keeper.keep(&dir, &results, &suite.text);
     let judged = ended
+        .and_then(|()| written.map(drop).map_err(|error| not_written(&error, &dir)))
         .and_then(|()| check_validity(&results))
         .and_then(|()| expectations::judge(&expectations, &results, json));
     output::print_ending(&results, extras, json);
     judged
+}
+
+/// The report could not be written: it can be, later, of what is in the journal.
+fn not_written(error: &report::ReportError, dir: &Path) -> Failure {
+    Failure::Machine(format!(
+        "{error}\nwhat {} holds is safe: make room, and `rampart-bench report {}` writes the report of it",
+        dir.join(journal::FILE_NAME).display(),
+        dir.display()
+    ))
 }
 
 /// What a killed run left, in words.
@@ -89,7 +106,7 @@ pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
         return parse(&format!("suites/{name}.toml"), text);
     }
     let looks_like_path = name.contains(['/', '.']);
-    match std::fs::read_to_string(name) {
+    match read_text(name) {
         Ok(text) => parse(name, &text),
         Err(error) if looks_like_path => {
             Err(Failure::Wrong(format!("cannot read the suite {name}: {error}")))
@@ -101,6 +118,16 @@ pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
                  example ./{name}.toml)"
             )))
         }
+    }
+}
+
+/// The text of a file, or of what looks like one, such as a pipe. What is larger than any suite is none, and may have no end.
+fn read_text(path: &str) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(LARGEST_SUITE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST_SUITE {
+        true => Err(std::io::Error::other(format!("no suite is larger than {} MiB", LARGEST_SUITE >> 20))),
+        false => Ok(text),
     }
 }
 
@@ -347,7 +374,7 @@ impl Run {
         self.results.complete = complete;
         self.results.environment.load_after = testbed::environment::load_average();
         self.results.environment.stolen = CpuSnapshot::take(&[], &[])?.stolen_since(&self.cpu);
-        Ok(self.results)
+        report::harmless(self.results).map_err(|defect| report::ReportError::Render(defect).into())
     }
 }
 

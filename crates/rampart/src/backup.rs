@@ -154,6 +154,11 @@ impl Lines {
     }
 }
 
+/// Whether a file that starts like this was meant as a backup, whole or not.
+pub(crate) fn begins(start: &[u8]) -> bool {
+    start.strip_prefix(MAGIC.as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+}
+
 /// Reads a backup, and checks all of it but whether the policy can be put in force.
 ///
 /// # Errors

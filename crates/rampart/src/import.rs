@@ -4,7 +4,6 @@ use crate::cli::{ImportArgs, ImportFormat};
 use crate::failure::Failure;
 use policy_import::{Format, Imported, Kind, Options, Source};
 use serde_json::{Value, json};
-use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,9 +35,9 @@ fn read(file: &Path) -> Result<Source, Failure> {
         let (name, text) = crate::read_text(file)?;
         return Ok(Source { name, text });
     }
-    let mut text = String::new();
-    let read = std::io::stdin().read_to_string(&mut text);
-    read.map_err(|error| Failure::Wrong(format!("cannot read standard input: {error}")))?;
+    let wrong = |why: String| Failure::Wrong(format!("cannot read standard input: {why}"));
+    let bytes = crate::whole_file::read_from(std::io::stdin()).map_err(|error| wrong(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8".to_owned()))?;
     Ok(Source { name: "standard input".to_owned(), text })
 }
 

@@ -129,7 +129,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 fn read_text(path: &Path) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
     let bytes =
-        std::fs::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+        whole_file::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

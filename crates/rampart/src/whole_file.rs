@@ -1,8 +1,9 @@
 //! Puts a file in place as a whole: a reader, after a crash of the machine too, finds the one before or this one. It is written under
 //! another name beside its own, goes through no link that was put there, and leaves that other name behind only if it is killed.
 
+use rampart_client::http::MAX_BODY;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +16,42 @@ const LONG_AGO: Duration = Duration::from_secs(3_600);
 /// Names that are tried: a process that was killed may have had the same number.
 const TRIES: u32 = 64;
 
+/// Reads a file that somebody named, at most as much of it as a daemon takes: a device, for example, may have no end.
+///
+/// # Errors
+/// It cannot be read, or is larger.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_from(File::open(path)?)
+}
+
+/// The same of what is open already.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_from(open: impl Read) -> io::Result<Vec<u8>> {
+    read_within(MAX_BODY, open)
+}
+
+fn read_within(most: usize, open: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > most {
+        true => {
+            Err(io::Error::other(format!("it is larger than {most} bytes, which nothing of a firewall is")))
+        }
+        false => Ok(bytes),
+    }
+}
+
 /// Replaces a file, or makes it, with a mode that the umask may take from.
 ///
 /// # Errors
-/// It cannot be written. It is as it was, unless the folder alone cannot be written to the disk.
+/// It cannot be written, or what is there is no file, as `/dev/stdout`: a file in its place would harm whoever uses it next. It is as it was,
+/// unless the folder alone cannot be written to the disk.
 pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "what is there is no file"));
+    }
     put(path, mode, bytes, |early, path| fs::rename(early, path))
 }
 
@@ -116,6 +148,20 @@ mod tests {
         assert!(replace(&folder.path().join("none/file"), 0o600, b"x").is_err());
         assert!(replace(folder.path(), 0o600, b"x").is_err(), "a folder is no file");
         assert_eq!(names(folder.path()), ["file", "other", "precious"], "nothing unfinished is left");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced_and_what_has_no_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        symlink(&pipe, &link).unwrap();
+        for path in [&pipe, &link] {
+            assert_eq!(replace(path, 0o600, b"x").unwrap_err().kind(), ErrorKind::InvalidInput, "{path:?}");
+        }
+        assert_eq!(names(folder.path()), ["link", "pipe"]);
+        assert_eq!(read_within(3, &b"abc"[..]).unwrap(), b"abc");
+        assert!(read_within(3, io::repeat(b'x')).unwrap_err().to_string().contains("larger than 3 bytes"));
     }
 
     #[test]

@@ -39,6 +39,17 @@ pub enum ReportError {
         /// What is wrong.
         message: String,
     },
+    /// A file is what it should be, but says things that cannot be true together.
+    #[error(
+        "{path} contradicts itself: {why}. A run does not write that; where points.jsonl is beside it, `rampart-bench report` reads that \
+         instead once this file is gone"
+    )]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// What, and where.
+        why: String,
+    },
     /// The results are of another schema.
     #[error("{path} is of schema «{found}», this program reads «{expected}»: use the rampart-bench that wrote it", expected = measure::results::SCHEMA)]
     Schema {

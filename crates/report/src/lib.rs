@@ -24,6 +24,7 @@ mod layout;
 mod schema1;
 mod searches;
 mod seconds;
+mod sound;
 mod table;
 mod tables;
 mod verdict;
@@ -38,6 +39,7 @@ extern crate self as report;
 mod sample;
 
 pub use error::ReportError;
+pub use sound::harmless;
 pub use write::{Format, load, render, write_all};
 
 use measure::published::{self, Published, PublishedError};

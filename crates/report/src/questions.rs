@@ -29,6 +29,15 @@ enum Of {
     By(Expression, String),
 }
 
+impl Question {
+    /// What it is answered from.
+    pub const fn expression(&self) -> &Expression {
+        match &self.of {
+            Of::Yes(expression) | Of::Best(expression) | Of::By(expression, _) => expression,
+        }
+    }
+}
+
 /// The questions of a suite, each expression read and its labels checked, in the order of the suite's own.
 ///
 /// # Errors

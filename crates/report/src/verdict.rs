@@ -416,6 +416,7 @@ pub(crate) fn rates(results: &Results) -> TrustLine {
         typical * 100.0
     );
     let (found, state) = match count {
+        _ if total == 0 => ("none was measured".into(), "careful"),
         0 => ("steady (the rounds differ by 10 % at most)".into(), "good"),
         _ if disturbed * 2 >= count => (format!("this machine was busy ({differ})"), "careful"),
         _ => (

@@ -1,7 +1,7 @@
 //! Files: every report is written beside its place and then renamed into it, so that no reader ever sees half of one.
 
 use crate::error::ReportError;
-use crate::{Extras, csv, html, journal, json, markdown};
+use crate::{Extras, csv, html, journal, json, markdown, sound};
 use measure::results::Results;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,14 +97,15 @@ fn make_readable(file: &std::fs::File) -> std::io::Result<()> {
 /// [`ReportError::NoResults`] when neither is there, or what is wrong with the one that is.
 pub fn load(dir: &Path) -> Result<Results, ReportError> {
     let path = dir.join(Format::Json.file_name());
-    match std::fs::read_to_string(&path) {
-        Ok(text) => json::from_str(&text, &path),
+    let (read, path) = match std::fs::read_to_string(&path) {
+        Ok(text) => (json::from_str(&text, &path)?, path),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => match journal::read(dir) {
             Err(ReportError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Err(ReportError::NoResults(dir.into()))
+                return Err(ReportError::NoResults(dir.into()));
             }
-            read => read,
+            read => (read?, dir.join(journal::FILE_NAME)),
         },
-        Err(source) => Err(ReportError::Read { path, source }),
-    }
+        Err(source) => return Err(ReportError::Read { path, source }),
+    };
+    sound::sound(read).map_err(|why| ReportError::Contradiction { path, why })
 }

@@ -85,6 +85,13 @@ fn a_program_that_goes_wrong_is_named_with_its_last_words_and_ended() {
         ("confused", good, r#"echo '{"id":7}'"#, "answered to set-up without the question's id"),
         ("refuses", good, r#"echo '{"id":2,"error":"no licence"}'"#, "could not do set-up: \"no licence\""),
         ("drops-out", good, "exit 3", "ended instead of answering to set-up"),
+        // Its child is in a group of its own.
+        (
+            "leaves-a-child",
+            good,
+            "setsid sleep 1000 >/dev/null 2>&1 & exit 3",
+            "ended instead of answering to set-up",
+        ),
         // It answers to hello twice, the second time in place of set-up.
         ("late", &format!("{good}; {good}"), "sleep 1000", "answered to set-up without the question's id"),
     ];

@@ -26,7 +26,7 @@ mod words;
 pub use problem::{Collector, MAX_PROBLEMS, Places, Problem, Problems};
 pub use section::{Located, Section, items, parse, plain_text, texts, wrong_type};
 pub use toml::de::DeValue;
-pub use words::{printable, shortened, suggestion, suggestion_from};
+pub use words::{is_harmful, printable, shortened, suggestion, suggestion_from};
 
 /// A value of a text, and the bytes where it is written.
 pub type Value<'t> = toml::Spanned<DeValue<'t>>;

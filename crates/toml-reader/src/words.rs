@@ -12,7 +12,8 @@ pub fn suggestion_from<'a>(
     word: &str,
     choice: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let choice: Vec<&str> = choice.into_iter().collect();
+    let mut seen = std::collections::HashSet::new();
+    let choice: Vec<&str> = choice.into_iter().filter(|word| seen.insert(*word)).collect();
     let here = elsewhere.iter().find(|(other, here)| *other == word && choice.contains(here));
     if let Some((_, here)) = here {
         return format!("did you mean `{here}`?");
@@ -41,12 +42,14 @@ pub fn shortened(word: &str) -> String {
     }
 }
 
+/// Whether a character begins a new line, is a command to a terminal, or turns the direction of writing.
+pub fn is_harmful(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// Text that begins no new line and moves no cursor, whatever was in it; nor does it turn the direction of writing.
 pub fn printable(text: &str) -> String {
-    let is_harmful = |c: char| {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
-    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match is_harmful(c) {

@@ -54,6 +54,9 @@ const VERBS: [Verb; 52] = [
     ("CCC", "CCC", Means::Security), ("MIC", "MIC", Means::Security), ("CONF", "CONF", Means::Security), ("ENC", "ENC", Means::Security),
 ];
 
+/// Digits that a time begins with at least: those of a day.
+const TIME: usize = 8;
+
 /// Bytes of Telnet (RFC 854) that clients send before `ABOR`: IAC, IP and DM.
 const TELNET: [u8; 3] = [0xff, 0xf4, 0xf2];
 
@@ -87,6 +90,17 @@ impl Command {
         }
         line.extend(b"\r\n");
         line
+    }
+
+    /// The verb by which rules know it. `MDTM` with a time before the name sets the time, at servers that know it so (vsftpd unless it is told
+    /// otherwise, Serv-U, NcFTPd): it is what `MFMT` is.
+    pub fn judged_as(&self) -> &'static str {
+        let argument = self.argument.as_deref().unwrap_or_default();
+        let has_time = argument.len() > TIME && argument[..TIME].iter().all(u8::is_ascii_digit);
+        match self.verb {
+            "MDTM" if has_time && argument.contains(&b' ') => "MFMT",
+            verb => verb,
+        }
     }
 
     /// The argument for people; what is secret is left out.

@@ -110,7 +110,7 @@ impl Session {
     }
 
     fn judged(&self, gateway: &Gateway, client: IpAddr, command: &Command) -> Step {
-        match judge(gateway, client, self.asked.as_ref(), command.verb) {
+        match judge(gateway, client, self.asked.as_ref(), command.judged_as()) {
             Decision::Refuse(rule, fault) => Step::Refuse(rule, Fault { status: 550, ..fault }),
             Decision::Allow(rule) if command.means == Means::Judged => Step::Pass(Some(rule)),
             Decision::Allow(rule) => Step::Transfer(rule),

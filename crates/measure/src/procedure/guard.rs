@@ -43,6 +43,7 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
         marks.push(mark(MarkKind::GeneratorBehind, detail));
     }
     marks.extend(got_through(outcome));
+    marks.extend(outcome.policy_broken.as_ref().map(|how| mark(MarkKind::IllegalGotThrough, how.clone())));
     marks.extend(disagreements(outcome));
     marks.extend(misconduct(outcome));
     marks

@@ -113,6 +113,7 @@ pub(crate) fn nothing(seconds: f64, workload: WorkloadOutcome) -> TrialOutcome {
         policy_load_seconds: None,
         faults: Vec::new(),
         remarks: Vec::new(),
+        policy_broken: None,
         workload,
     }
 }

@@ -3,6 +3,7 @@
 //! only while it proves.
 
 use super::station::Station;
+use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
 use measure::application::{
     ApplicationRequest, ApplicationShape, Arrivals, CLIENT_MACHINES, PORTS_OF_MACHINE, Protocol, ProtocolMix,
@@ -126,8 +127,10 @@ impl ApplicationRig {
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let interrupt = &self.station.shared.interrupt;
         let load = self.load(request);
+        let trespass = self.station.trespass(self.clients.clone(), self.servers.addresses[0])?;
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let mut run = run.map_err(broken_traffic)?;
         if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
             held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
@@ -144,6 +147,7 @@ impl ApplicationRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults: run.fault.into_iter().chain(dead).collect(),
             remarks: clock_step(clocks).into_iter().collect(),
+            policy_broken,
             workload: WorkloadOutcome::Application(run.application),
         })
     }

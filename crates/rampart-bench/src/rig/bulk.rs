@@ -4,6 +4,7 @@
 
 use super::iperf3::{self, Transfer};
 use super::station::Station;
+use super::trespass::Trespass;
 use super::{Shared, broken, clock_step, other_workload, round_trip};
 use measure::bulk::{BulkOutcome, BulkRequest, BulkShape};
 use measure::ledger::{BulkPlaces, Ledger, Places};
@@ -15,6 +16,7 @@ use testbed::cpu::CpuSnapshot;
 use testbed::guest::Guest;
 use testbed::layout::ZonePort;
 use traffic::Clock;
+use traffic::app::Side;
 
 /// The program at both ends.
 pub(crate) const PROGRAM: &str = "iperf3";
@@ -80,16 +82,28 @@ impl BulkRig {
         let own_cores = self.station.own_cores();
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let trespass = self.trespass()?;
         let transfer = self.transfer(seconds)?;
+        let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let mut outcome = self.outcome(transfer, idle, request.seconds);
         outcome.cpu = cpu_use;
+        outcome.policy_broken = policy_broken;
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
         outcome.remarks.extend(clock_step(clocks));
         if let Err(dead) = self.station.running.check_alive() {
             outcome.faults.push(dead.to_string());
         }
         Ok(outcome)
+    }
+
+    fn trespass(&self) -> Result<Option<Trespass>, RigError> {
+        let ends = self.ends()?;
+        let clients = Side {
+            namespace: Some(ends.client.end.namespace.path()),
+            addresses: vec![ends.address(&ends.client)],
+        };
+        self.station.trespass(clients, ends.address(&ends.server))
     }
 
     /// Starts both ends and waits for them; `Err` within is why the trial must not count.
@@ -166,6 +180,7 @@ impl BulkRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
             remarks: Vec::new(),
+            policy_broken: None,
             workload: WorkloadOutcome::Bulk(bulk),
         }
     }

@@ -223,6 +223,7 @@ impl ConnectionRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
             remarks: clock_step(clocks).into_iter().collect(),
+            policy_broken: None,
             workload: WorkloadOutcome::Connections(Box::new(connections)),
         })
     }

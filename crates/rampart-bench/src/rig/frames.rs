@@ -209,6 +209,7 @@ impl FrameRig {
             id: 0,
             seconds: reading.seconds,
             ledger: found.ledger,
+            policy_broken: None,
             workload: WorkloadOutcome::Frames(FrameOutcome {
                 received_bits: reading.received_bits(),
                 lanes: reading.lanes(&lanes),

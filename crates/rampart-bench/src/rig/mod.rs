@@ -9,6 +9,7 @@ mod iperf3;
 mod replacement;
 mod round_trip;
 mod station;
+mod trespass;
 
 pub(crate) use bulk::PROGRAM as BULK_PROGRAM;
 pub(crate) use frames::FrameRig;

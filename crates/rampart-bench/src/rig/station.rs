@@ -1,16 +1,19 @@
 //! What every rig stands on: a bed with a firewall under test in it, the policy that it was given, and the proof that it
 //! enforces it. What the traffic is, rigs decide.
 
+use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, port};
 use crate::between::Between;
-use measure::shape::{Placement, Setup, TestProtocol};
+use measure::shape::{Placement, Setup, TestProtocol, Zone};
 use measure::trial::RigError;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use testbed::TestbedError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::dut::{self, Driver, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
-use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
+use traffic::app::Side;
+use traffic::{Arrival, Clock, Port, Ports, ProbeFrame, Transport};
 
 /// How long the beds' kernel firewalls remember an idle UDP flow. Their own 30 s would let flows expire in the middle
 /// of a trial with many flows and a low rate, and the trial would measure something else.
@@ -214,6 +217,15 @@ impl Station {
         let answered =
             tested == TestProtocol::Udp && self.setup.lanes().iter().any(|(lane, _)| lane.is_reverse());
         stated.get(trial as usize % stated.len()).filter(|_| !answered).map(|&port| port..=port)
+    }
+
+    /// Forbidden connections for as long as a trial of the kernel's sockets goes on; none where nothing is forbidden.
+    pub(super) fn trespass(&self, clients: Side, to: IpAddr) -> Result<Option<Trespass>, RigError> {
+        let Some(ports) = self.policy.forbidden_ports() else { return Ok(None) };
+        let missing = || RigError::Broken("a bed without a hostile zone".to_owned());
+        let servers = self.site.layout().port(Zone::Hostile).ok_or_else(missing)?;
+        let begun = Trespass::begin(clients, &servers.end.namespace, to, &ports, Clock::now_ns());
+        begun.map(Some).map_err(RigError::Broken)
     }
 
     /// Sends probes. Returns whether all that became of them is right, or else whether it may be asked again.

@@ -159,7 +159,7 @@ impl Ports {
 /// A network, also one with host bits, which a person pastes from `ip addr`; or one address.
 fn network(text: &str) -> Option<IpNet> {
     let host = |address: IpAddr| IpNet::from(address);
-    text.parse::<IpNet>().map(|n| n.trunc()).ok().or_else(|| text.parse().ok().map(host))
+    policy::address::network(text).map(|n| n.trunc()).or_else(|| text.parse().ok().map(host))
 }
 
 fn ports(text: &str) -> Option<Ports> {
@@ -251,6 +251,7 @@ mod tests {
             ("443", "write KEY=VALUE"),
             ("port=443", "there is no filter `port`; there are: src, dst"),
             ("src=10.0.0", "src takes the address or network of the initiator"),
+            ("src=010.0.0.0/8", "src takes the address or network of the initiator"),
             ("dport=443-80", "dport takes a destination port"),
             ("dport=70000", "dport takes"),
             ("proto=htpp", "proto takes tcp, udp"),

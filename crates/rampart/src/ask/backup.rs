@@ -9,13 +9,18 @@ use crate::failure::Failure;
 use crate::table::grouped;
 use crate::whole_file;
 use rampart_client::Client;
-use rampart_client::http::MAX_BODY;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 /// Writes a backup.
 pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
+    if holds_something_else(&args.file) {
+        let file = args.file.display();
+        return Err(Failure::Wrong(format!(
+            "{file} is there already, and is no backup, which alone would be replaced: name another file"
+        )));
+    }
     let bytes = Client::new(args.socket.as_deref())?.fetch(Operation::Backup)?;
     // What cannot be restored is no backup.
     let backup = backup::decode(&bytes)
@@ -42,6 +47,14 @@ pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
     })
 }
 
+/// Whether a file has contents that are no backup's: the policy itself, for example, if two names were confused.
+fn holds_something_else(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
+    let read = is_file && File::open(path).and_then(|it| it.take(64).read_to_end(&mut start)).is_ok();
+    read && !start.is_empty() && !backup::begins(&start)
+}
+
 fn counted(entries: u64) -> String {
     format!("{} {}", grouped(entries), if entries == 1 { "entry" } else { "entries" })
 }
@@ -61,7 +74,8 @@ fn left_out(about: &About) -> String {
 /// Restores a backup.
 pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure> {
     let name = args.file.display();
-    let bytes = read(&args.file).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+    let bytes = crate::whole_file::read(&args.file)
+        .map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
     let refused =
         |why: String| Failure::Wrong(format!("{name} is not restored, and nothing is changed: {why}"));
     let Backup { policy, .. } = backup::decode(&bytes).map_err(refused)?;
@@ -76,12 +90,24 @@ pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure>
     })
 }
 
-/// A file, unless it is too large for a backup.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BODY as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_BODY {
-        return Err(io::Error::other(format!("it is larger than {MAX_BODY} bytes, which no backup is")));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_takes_the_place_of_a_backup_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert!(!holds_something_else(&path), "nothing is there");
+        let rows = [
+            ("", false),
+            ("rampart-backup 1 7 cut", false),
+            ("rampart-backups", true),
+            ("[zones.a]\n", true),
+        ];
+        for (text, expected) in rows {
+            fs::write(&path, text).unwrap();
+            assert_eq!(holds_something_else(&path), expected, "{text}");
+        }
     }
-    Ok(bytes)
 }

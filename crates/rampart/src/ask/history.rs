@@ -33,10 +33,10 @@ pub(crate) fn history(args: &HistoryArgs, json: bool) -> Result<String, Failure>
     shown(&value, json, |_| format!("{}\n{}", described(entry, &history), policy.text))
 }
 
-/// Prints a policy as it was.
+/// Prints a policy as it was, byte for byte: it is for a file.
 pub(crate) fn export(args: &HistoryArgs, json: bool) -> Result<String, Failure> {
     let policy = From::of(&args.from)?.policy(args.number)?;
-    shown(&policy, json, |policy| policy.text.clone())
+    if json { shown(&policy, json, |_| String::new()) } else { Ok(policy.text) }
 }
 
 /// How two policies differ.

@@ -23,13 +23,20 @@ pub(crate) use metrics::metrics;
 pub(crate) use rules::rules;
 pub(crate) use status::status;
 
+use crate::daemon::log::escaped;
 use crate::failure::Failure;
 use serde::Serialize;
+
+/// A line without commands to a terminal; tabs stay.
+fn escaped_words(line: &str) -> String {
+    line.split('\t').map(escaped).collect::<Vec<_>>().join("\t")
+}
 
 /// A value as text for people or as JSON for programs.
 fn shown<T: Serialize>(value: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<String, Failure> {
     if !json {
-        return Ok(text(value));
+        // Names of files and of whoever applied a policy are in it, and those of a backup are anybody's.
+        return Ok(text(value).split('\n').map(escaped_words).collect::<Vec<_>>().join("\n"));
     }
     let json = serde_json::to_string_pretty(value);
     json.map(|json| json + "\n").map_err(|error| Failure::Wrong(format!("cannot write JSON: {error}")))

@@ -168,7 +168,8 @@ fn reloads(daemon: &Arc<Daemon>, file: &Path) -> SyncSender<()> {
 /// Reads the policy's file again. What is wrong with it is reported, and the policy in force stays.
 fn reload(daemon: &Daemon, file: &Path) {
     let now = Moment::now();
-    match std::fs::read_to_string(file) {
+    let read = crate::whole_file::read(file).map_err(|error| error.to_string());
+    match read.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned())) {
         Ok(text) => {
             let folder = crate::folder_of(file);
             let new = NewPolicy { file: file.display().to_string(), folder, text, confirm_seconds: None };

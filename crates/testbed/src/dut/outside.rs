@@ -10,7 +10,7 @@ use crate::error::TestbedError;
 use crate::guest::start_recorded;
 use crate::journal::Journal;
 use crate::layout::{ATTACKERS_V4, ATTACKERS_V6};
-use crate::netns::Namespace;
+use crate::netns::{Namespace, end_processes};
 use crate::policy::{Action, PolicySpec, Protocol};
 use measure::shape::IpVersion;
 use nix::sys::signal::{Signal, killpg};
@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -144,6 +144,7 @@ impl Driver for Program {
         admit(self, policy)?;
         let side = bed.firewall_side(self.name)?;
         let mut talk = Talk::start(&self.path, &side.namespace)?;
+        talk.bed = Some(side.namespace.name().to_owned());
         talk.read::<Hello>("hello", json!({ "protocol": PROTOCOL }))?;
         talk.ask("set-up", place(&side, &bed.spec().cores.firewall))?;
         let load_seconds = load(&mut talk, policy)?;
@@ -266,12 +267,16 @@ fn neutral(policy: &PolicySpec) -> Value {
 struct Talk {
     path: PathBuf,
     child: Child,
-    questions: Option<ChildStdin>,
+    questions: Option<Sender<String>>,
     answers: Receiver<std::io::Result<String>>,
     errors: Arc<Mutex<Vec<u8>>>,
     /// Hung up when its standard error has been read to the end.
     errors_end: Receiver<()>,
     asked: u64,
+    /// The namespace of a bed, in which only this program and what it started is.
+    bed: Option<String>,
+    /// Why it was ended before its time.
+    ended_because: Option<String>,
     _journal: Journal,
 }
 
@@ -316,7 +321,7 @@ impl Talk {
                 }
             });
         }
-        let questions = child.stdin.take();
+        let questions = child.stdin.take().map(written_by_a_thread);
         Ok(Self {
             path: path.to_owned(),
             child,
@@ -325,6 +330,8 @@ impl Talk {
             errors,
             errors_end,
             asked: 0,
+            bed: None,
+            ended_because: None,
             _journal: journal,
         })
     }
@@ -345,10 +352,12 @@ impl Talk {
         self.asked += 1;
         with["do"] = json!(question);
         with["id"] = json!(self.asked);
-        let Some(pipe) = &mut self.questions else {
-            return Err(self.wrong(&format!("it was ended before it was asked for {question}")));
+        let Some(questions) = &self.questions else {
+            let why = self.ended_because.clone().unwrap_or_else(|| "it was asked to end".to_owned());
+            return Err(self.wrong(&format!("{why} (it was ended then, before it was asked for {question})")));
         };
-        let written = writeln!(pipe, "{with}").and_then(|()| pipe.flush());
+        // Where nobody writes any more, it has ended, and no answer comes.
+        let _ = questions.send(format!("{with}\n"));
         let limit = seconds_for(question);
         // One that has ended may have answered before; if not, the end of its answers says so.
         let answer = match self.answers.recv_timeout(Duration::from_secs(limit)) {
@@ -360,8 +369,7 @@ impl Talk {
                 return Err(self.wrong(&format!("its answer to {question} cannot be read: {error}")));
             }
             Ok(Ok(_)) | Err(RecvTimeoutError::Disconnected) => {
-                let why = written.err().map(|error| format!(" ({error})")).unwrap_or_default();
-                return Err(self.wrong(&format!("it ended instead of answering to {question}{why}")));
+                return Err(self.wrong(&format!("it ended instead of answering to {question}")));
             }
         };
         let shown: String = answer.trim_end().chars().take(200).collect();
@@ -382,6 +390,7 @@ impl Talk {
     /// What went wrong, with the program's name and its last words; the program is ended.
     fn wrong(&mut self, why: &str) -> TestbedError {
         self.kill();
+        self.ended_because.get_or_insert_with(|| why.to_owned());
         // Its last words may still be in the pipe. Somebody outside its group may hold that open for ever.
         let _ = self.errors_end.recv_timeout(LAST_WORDS);
         let bytes = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -411,7 +420,21 @@ impl Talk {
         // The group may be gone.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
+        // What has left the group is still in the namespace.
+        if let Some(bed) = &self.bed {
+            end_processes(bed);
+        }
     }
+}
+
+/// Where questions are handed in. A thread writes them, until nobody hands in any more or nobody can read them: whoever writes a long
+/// one to a program that reads nothing waits for ever, and no time limit would hold.
+fn written_by_a_thread(mut pipe: impl Write + Send + 'static) -> Sender<String> {
+    let (questions, handed_in) = channel::<String>();
+    std::thread::spawn(move || {
+        handed_in.iter().try_for_each(|line| pipe.write_all(line.as_bytes()).and_then(|()| pipe.flush()))
+    });
+    questions
 }
 
 impl Drop for Talk {
@@ -439,6 +462,14 @@ mod tests {
         let example = guide.lines().find_map(|line| line.trim().strip_prefix("{\"do\": \"load\"")).unwrap();
         let example: Value = serde_json::from_str(&format!("{{\"do\": \"load\"{example}")).unwrap();
         assert_eq!(example["policy"], policy);
+    }
+
+    #[test]
+    fn a_long_question_to_a_program_that_reads_nothing_makes_nobody_wait() {
+        let (reads_nothing, pipe) = std::io::pipe().unwrap();
+        let questions = written_by_a_thread(pipe);
+        questions.send("x".repeat(1 << 20)).unwrap();
+        drop(reads_nothing);
     }
 
     #[test]
