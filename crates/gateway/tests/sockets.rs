@@ -32,6 +32,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
         hosts: vec!["127.0.0.1".to_owned()],
         paths: Vec::new(),
         methods: Vec::new(),
+        users: Vec::new(),
         largest_request: Some(1 << 20),
         largest_answer: None,
         server_name: false,
@@ -50,6 +51,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
         look_up: true,
         decisions: Duration::from_secs(60),
         forwarded_for: false,
+        users: None,
         limits: Limits::default(),
     };
     change(&mut gateway);
