@@ -139,6 +139,27 @@ fn a_client_that_goes_away_is_left() {
 }
 
 #[test]
+fn connections_that_a_login_has_proved_are_not_used_again() {
+    for (credentials, is_reused) in [
+        ("Basic eDp5", true),
+        ("bearer x", true),
+        ("Digest username=\"x\"", true),
+        ("NTLM TlRMTVNTUAAB", false),
+        ("negotiate YII=", false),
+        ("Kerberos x", false),
+        ("", false),
+    ] {
+        let bed = bed(|_| {});
+        let mut stream = bed.connect();
+        let first = bed.get("/length", &format!("Authorization: {credentials}\r\n"));
+        let second = bed.get("/length", "Connection: close\r\n");
+        stream.write_all(format!("{first}{second}").as_bytes()).unwrap();
+        assert!(read_to_end(&mut stream).0.ends_with("hello"), "{credentials}");
+        assert_eq!(bed.server.counts().reused, u64::from(is_reused), "{credentials}");
+    }
+}
+
+#[test]
 fn connections_to_servers_are_used_again_only_after_a_whole_answer() {
     for (first, is_reused) in [
         ("/length", true),
