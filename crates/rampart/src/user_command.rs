@@ -55,11 +55,8 @@ pub(crate) enum UserCommand {
 pub(crate) fn run(args: &UserArgs, json: bool) -> Result<String, Failure> {
     let file = UserFile::<User>::at(&args.file);
     let failed = |error: UsersError| Failure::Wrong(error.to_string());
-    if let UserCommand::List = &args.command {
-        return Ok(listed(&file.all().map_err(failed)?, json));
-    }
     let done = match &args.command {
-        UserCommand::List => return Ok(String::new()),
+        UserCommand::List => return Ok(listed(&file.all().map_err(failed)?, json)),
         UserCommand::Add { name, groups } => add(&file, name, groups)?,
         UserCommand::Passwd { name } => {
             let hash = hash(name)?;
