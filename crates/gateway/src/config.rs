@@ -2,6 +2,7 @@
 //! comes, the process is given another set.
 
 use crate::http::head;
+use crate::users::Users;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct Gateway {
     pub decisions: Duration,
     /// Whether servers learn the client's address, by `X-Forwarded-For`.
     pub forwarded_for: bool,
+    /// Who may log in; `None`: nobody does, and what clients say of it is none of this gateway's business.
+    pub users: Option<Users>,
     /// Limits.
     pub limits: Limits,
 }
@@ -90,6 +93,8 @@ pub struct Rule {
     pub paths: Vec<String>,
     /// Methods; none: every method.
     pub methods: Vec<String>,
+    /// Users who have logged in: a name, `@` and a group, or `*`, which is all of them; none: whoever asks.
+    pub users: Vec<String>,
     /// Bytes of a request's body at most.
     pub largest_request: Option<u64>,
     /// Bytes of an answer's body at most.

@@ -5,6 +5,7 @@ use crate::http::Fault;
 use crate::http::body::Length;
 use crate::http::head::Request;
 use crate::http::target::{Authority, Host, Path, Target};
+use crate::users::Who;
 use std::net::{IpAddr, SocketAddr};
 
 /// What a request asks for.
@@ -20,6 +21,8 @@ pub struct Asked {
     pub server: Option<SocketAddr>,
     /// It wants a tunnel.
     pub is_tunnel: bool,
+    /// Who asks, as far as that is known.
+    pub who: Option<Who>,
 }
 
 impl Asked {
@@ -34,6 +37,8 @@ impl Asked {
 pub enum Decision {
     /// It passes by a rule, a place in [`Gateway::rules`].
     Allow(usize),
+    /// It depends on who asks, by a rule, and that is not known.
+    Authenticate(usize),
     /// It is refused, by a rule if one has decided.
     Refuse(Option<usize>, Fault),
 }
@@ -79,7 +84,7 @@ pub fn asked(gateway: &Gateway, request: &Request, at: SocketAddr) -> Result<Ask
             Some(found.ok_or(Fault::with_status(421, "not-published"))?.to)
         }
     };
-    Ok(Asked { authority, port, path, server, is_tunnel })
+    Ok(Asked { authority, port, path, server, is_tunnel, who: None })
 }
 
 /// Whether a host is an address, and another one.
@@ -93,12 +98,30 @@ pub fn decide(gateway: &Gateway, client: IpAddr, method: &str, asked: &Asked) ->
     if !matches!(gateway.mode, Mode::Publish(_)) && !ports.contains(&asked.port) {
         return Decision::Refuse(None, Fault::with_status(403, "port"));
     }
-    let found = gateway.rules.iter().position(|rule| matches(rule, client, method, asked));
+    let user = asked.who.as_ref().and_then(|who| gateway.users.as_ref()?.proved(who));
+    let found = gateway.rules.iter().position(|rule| {
+        matches(rule, client, method, asked) && user.is_none_or(|user| user.is_among(&rule.users))
+    });
     match found {
         None => Decision::Refuse(None, Fault::with_status(403, "no-rule")),
+        // Whoever it is, a rule further down must not decide before this one could.
+        Some(place) if user.is_none() && !gateway.rules[place].users.is_empty() => {
+            Decision::Authenticate(place)
+        }
         Some(place) if gateway.rules[place].allow => Decision::Allow(place),
         Some(place) => Decision::Refuse(Some(place), Fault::with_status(403, "rule-deny")),
     }
+}
+
+/// What a client of HTTP hears that has to say who it is (RFC 9110 section 11).
+pub fn challenge(gateway: &Gateway, reason: &'static str) -> Fault {
+    let status = match gateway.mode {
+        Mode::Explicit => 407,
+        Mode::Publish(_) => 401,
+        // It knows of no gateway that could ask.
+        Mode::Transparent => 403,
+    };
+    Fault::with_status(status, reason)
 }
 
 /// Whether a body of such a length may begin: one in chunks is counted as it comes.

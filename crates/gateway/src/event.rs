@@ -14,6 +14,8 @@ pub struct Event {
     pub rule: Option<String>,
     /// Why it was refused or failed, a short identifier; `None`: it was carried.
     pub reason: Option<String>,
+    /// The user: who has logged in, or whom somebody said to be who was refused for that.
+    pub user: Option<String>,
     /// The method, if the request was understood.
     pub method: Option<String>,
     /// Host and port that it was for.

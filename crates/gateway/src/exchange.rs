@@ -5,7 +5,8 @@ use crate::config::Gateway;
 use crate::decide::{self, Asked, Decision};
 use crate::http::body::{Chunked, Length, Step};
 use crate::http::head::{self, Limits, Request};
-use crate::http::{Fault, write};
+use crate::http::{Fault, basic, write};
+use crate::users::Who;
 use std::net::{IpAddr, SocketAddr};
 
 /// What became of the first request of some bytes.
@@ -28,12 +29,28 @@ pub fn pass_on(gateway: &Gateway, client: IpAddr, bytes: &[u8]) -> Outcome {
 
 /// Judges the first request of some bytes that came on a connection to an address.
 pub fn pass_on_at(gateway: &Gateway, client: IpAddr, at: SocketAddr, bytes: &[u8]) -> Outcome {
-    let (request, read) = match head::request(bytes, gateway.limits.head()) {
+    pass_on_of(gateway, client, at, None, bytes)
+}
+
+/// The same of a request by somebody whose password was right.
+pub fn pass_on_of(
+    gateway: &Gateway,
+    client: IpAddr,
+    at: SocketAddr,
+    who: Option<&Who>,
+    bytes: &[u8],
+) -> Outcome {
+    let (mut request, read) = match head::request(bytes, gateway.limits.head()) {
         Ok(Some(found)) => found,
         Ok(None) => return Outcome::More,
         Err(fault) => return Outcome::Refused(fault),
     };
-    let asked = match judged(gateway, client, at, &request) {
+    let offered = match basic::take(gateway, &mut request.fields) {
+        Ok(offered) => offered,
+        Err(fault) => return Outcome::Refused(fault),
+    };
+    let known = who.filter(|who| offered.is_some_and(|offered| offered.is_ok_and(|it| it.name == who.name)));
+    let asked = match judged(gateway, client, at, known, &request) {
         Ok((_, asked)) => asked,
         Err(fault) => return Outcome::Refused(fault),
     };
@@ -68,11 +85,13 @@ pub fn judged(
     gateway: &Gateway,
     client: IpAddr,
     at: SocketAddr,
+    who: Option<&Who>,
     request: &Request,
 ) -> Result<(usize, Asked), Fault> {
-    let asked = decide::asked(gateway, request, at)?;
+    let asked = Asked { who: who.cloned(), ..decide::asked(gateway, request, at)? };
     match decide::decide(gateway, client, &request.method, &asked) {
         Decision::Refuse(_, fault) => Err(fault),
+        Decision::Authenticate(_) => Err(decide::challenge(gateway, "no-user")),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
             Err(Fault::with_status(413, "request-too-large"))
         }

@@ -13,3 +13,4 @@ pub mod hello;
 pub mod http;
 pub mod reach;
 pub mod serve;
+pub mod users;

@@ -18,6 +18,7 @@ fn rule(name: &str, hosts: &[&str], methods: &[&str], allow: bool) -> Rule {
         hosts: strings(hosts),
         paths: Vec::new(),
         methods: strings(methods),
+        users: Vec::new(),
         largest_request: None,
         largest_answer: None,
         server_name: false,
@@ -44,6 +45,7 @@ fn gateway(mode: Mode) -> Gateway {
         look_up: true,
         decisions: Duration::ZERO,
         forwarded_for: false,
+        users: None,
         limits: Limits::default(),
     }
 }
@@ -121,7 +123,8 @@ fn step(gateway: &Gateway, session: &mut Session, at: &str, lines: &[&str]) -> S
                 format!("{} {}{rule}", fault.status, fault.reason)
             }
             Step::End(fault) => format!("{} {}, the end", fault.status, fault.reason),
-            Step::Connect(asked, user) => {
+            Step::LogIn(..) => "log in".to_owned(),
+            Step::Connect(asked, user, _) => {
                 let host = asked.host();
                 session.asked = Some(asked);
                 format!("{} at {host}", String::from_utf8(user).unwrap())

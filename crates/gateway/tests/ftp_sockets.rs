@@ -163,6 +163,7 @@ fn bed(is_plain: bool, limits: Limits) -> Bed {
         hosts: Vec::new(),
         paths: Vec::new(),
         methods: Vec::new(),
+        users: Vec::new(),
         largest_request: Some(1000),
         largest_answer: Some(5),
         server_name: false,
@@ -183,6 +184,7 @@ fn bed(is_plain: bool, limits: Limits) -> Bed {
         look_up: false,
         decisions: Duration::ZERO,
         forwarded_for: false,
+        users: None,
         limits,
     };
     let (sender, events) = sync_channel(4096);

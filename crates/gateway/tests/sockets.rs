@@ -32,6 +32,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
         hosts: vec!["127.0.0.1".to_owned()],
         paths: Vec::new(),
         methods: Vec::new(),
+        users: Vec::new(),
         largest_request: Some(1 << 20),
         largest_answer: None,
         server_name: false,
@@ -50,6 +51,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
         look_up: true,
         decisions: Duration::from_secs(60),
         forwarded_for: false,
+        users: None,
         limits: Limits::default(),
     };
     change(&mut gateway);
@@ -133,6 +135,27 @@ fn a_client_that_goes_away_is_left() {
         });
         assert_eq!(bed.event().0, "client-ended", "{}", leaving.what);
         bed.until(leaving.what, |counts| counts.open == 0 && read(&bed.origin.ended) == place);
+    }
+}
+
+#[test]
+fn connections_that_a_login_has_proved_are_not_used_again() {
+    for (credentials, is_reused) in [
+        ("Basic eDp5", true),
+        ("bearer x", true),
+        ("Digest username=\"x\"", true),
+        ("NTLM TlRMTVNTUAAB", false),
+        ("negotiate YII=", false),
+        ("Kerberos x", false),
+        ("", false),
+    ] {
+        let bed = bed(|_| {});
+        let mut stream = bed.connect();
+        let first = bed.get("/length", &format!("Authorization: {credentials}\r\n"));
+        let second = bed.get("/length", "Connection: close\r\n");
+        stream.write_all(format!("{first}{second}").as_bytes()).unwrap();
+        assert!(read_to_end(&mut stream).0.ends_with("hello"), "{credentials}");
+        assert_eq!(bed.server.counts().reused, u64::from(is_reused), "{credentials}");
     }
 }
 

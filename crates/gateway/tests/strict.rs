@@ -16,6 +16,7 @@ fn rule(name: &str, allow: bool) -> Rule {
         hosts: Vec::new(),
         paths: Vec::new(),
         methods: Vec::new(),
+        users: Vec::new(),
         largest_request: None,
         largest_answer: None,
         server_name: false,
@@ -46,6 +47,7 @@ fn gateway() -> Gateway {
         look_up: true,
         decisions: Duration::ZERO,
         forwarded_for: false,
+        users: None,
         limits: Limits { head_bytes: 2000, head_fields: 20, ..Limits::default() },
     }
 }

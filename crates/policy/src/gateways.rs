@@ -38,6 +38,8 @@ pub struct Gateway {
     pub decisions: Duration,
     /// Whether servers learn the client's address.
     pub forwarded_for: bool,
+    /// The file of those who may log in, as it is written; `None`: nobody does.
+    pub users_file: Option<String>,
     /// Limits.
     pub limits: GatewayLimits,
 }
@@ -103,6 +105,8 @@ pub struct GatewayRule {
     pub paths: Vec<String>,
     /// Methods; none: every method.
     pub methods: Vec<String>,
+    /// Users who have logged in: a name, `@` and a group, or `*`, which is all of them; none: whoever asks.
+    pub users: Vec<String>,
     /// When it holds: a place in [`crate::Policy::schedules`]; `None` is always.
     pub schedule: Option<usize>,
     /// Bytes of a request's body at most.

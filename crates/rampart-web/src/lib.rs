@@ -21,7 +21,6 @@ pub mod samples;
 pub mod secret;
 pub mod server;
 pub mod sessions;
-pub mod throttle;
 pub mod tls;
 pub mod users;
 mod view;

@@ -2,11 +2,11 @@
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a command line prints")]
 
 mod cli;
-mod password;
 mod serve;
 
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Cli, Command, UserCommand};
+use passwords::prompt;
 use rampart_web::users::Users;
 use rampart_web::{privileges, tls};
 use std::path::Path;
@@ -48,8 +48,8 @@ fn user(command: &UserCommand, state: &Path) -> Result<(), String> {
         UserCommand::List => users.all().map(|all| {
             all.iter().for_each(|user| println!("{:<32} {}", user.name, user.role.name()));
         }),
-        UserCommand::Add { name, role } => users.add(name, (*role).into(), &password::read(name)?),
-        UserCommand::Passwd { name } => users.set_password(name, &password::read(name)?),
+        UserCommand::Add { name, role } => users.add(name, (*role).into(), &prompt::read(name)?),
+        UserCommand::Passwd { name } => users.set_password(name, &prompt::read(name)?),
         UserCommand::Role { name, role } => users.set_role(name, (*role).into(), true),
         UserCommand::Remove { name } => users.remove(name, true),
     };

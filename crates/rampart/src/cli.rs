@@ -3,6 +3,7 @@
 use crate::api::{EVENTS_SHOWN, FLOWS_SHOWN};
 use crate::init::Role;
 use crate::plane::Hook;
+use crate::user_command::UserArgs;
 use clap::{Args, Parser, Subcommand};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -156,6 +157,16 @@ pub(crate) enum Command {
     /// Make, ask and compare files of lists.
     #[command(subcommand)]
     List(ListCommand),
+    /// Manage who may log in at gateways.
+    ///
+    /// Passwords come from the terminal, which does not show them, or from standard input. A firewall whose policy names the file takes a change up by itself,
+    /// within seconds.
+    #[command(after_help = "Examples:
+  rampart user add anna --group sales
+  printf '%s' \"$PASSWORD\" | rampart user passwd anna
+  rampart user list
+  rampart user remove anna")]
+    User(UserArgs),
     /// List open flows, or end them.
     #[command(after_help = "Examples:
   rampart flows

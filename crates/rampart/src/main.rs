@@ -35,6 +35,7 @@ mod state;
 mod supervisor;
 mod table;
 mod up;
+mod user_command;
 mod whole_file;
 mod worker_stream;
 
@@ -92,6 +93,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Rules(args) => ask::rules(args, json)?,
         Command::Lists(args) => ask::lists(args, json)?,
         Command::Metrics(args) => ask::metrics(args, json)?,
+        Command::User(args) => user_command::run(args, json)?,
         Command::Flows(args) => ask::flows(args, json)?,
         Command::Blocks(args) => ask::blocks(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,

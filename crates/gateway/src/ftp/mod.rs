@@ -1,8 +1,9 @@
-//! FTP (RFC 959, RFC 2428) as lines: commands of a list that is known ([`command`]), replies ([`reply`]), addresses in both ([`address`]), and what
+//! FTP (RFC 959, RFC 2428) as lines: commands of a list that is known ([`command`]), replies ([`reply`]), addresses in both ([`address`]), who logs in and where ([`login`]), and what
 //! is to be done about a command ([`session`]). Nothing here has a socket or a clock.
 
 pub mod address;
 pub mod command;
+pub mod login;
 pub mod reply;
 pub mod session;
 

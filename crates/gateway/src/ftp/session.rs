@@ -3,19 +3,21 @@
 use super::LOWEST_PORT;
 use super::address::{self, Extended};
 use super::command::{self, Command, Means};
+use super::login::{self, Login};
 use super::reply::Reply;
 use crate::config::{Gateway, Mode};
 use crate::decide::{self, Asked, Decision};
 use crate::http::Fault;
-use crate::http::target::{self, Authority, Host};
+use crate::http::basic::Credentials;
+use crate::http::target::{Authority, Host};
+use crate::users::Who;
 use std::net::{IpAddr, SocketAddr};
-
-/// The port of servers where none is said.
-const USUAL_PORT: u16 = 21;
 
 /// What a client has said so far.
 #[derive(Debug, Default)]
 pub struct Session {
+    /// How far it has come with the gateway itself.
+    login: Login,
     /// The server that it has asked for.
     pub asked: Option<Asked>,
     /// It has said that it will use the extended forms alone (RFC 2428 section 4).
@@ -31,8 +33,11 @@ pub enum Step {
     Refuse(Option<usize>, Fault),
     /// The same, and nothing more is carried.
     End(Fault),
-    /// A server is to be connected to, and gets this user.
-    Connect(Asked, Vec<u8>),
+    /// It is to be seen whether this password is right; [`Session::known`] or [`Session::unknown`] says what then. With the password for the server,
+    /// if the client has said that too.
+    LogIn(Credentials, Option<Vec<u8>>),
+    /// A server is to be connected to, and gets this user, and this password if the client has said it already.
+    Connect(Asked, Vec<u8>, Option<Vec<u8>>),
     /// The server is to answer. A rule, if rules are about it.
     Pass(Option<usize>),
     /// The client is to connect for data, and gets an address and a port for that.
@@ -54,12 +59,13 @@ impl Session {
         match (command.means, &self.asked) {
             (Means::Quit, _) => return Step::Quit,
             (Means::User, _) => return self.user(gateway, client, command),
+            _ if command.verb == "PASS" && self.login.waits() => return self.pass(command),
             (_, None) if command.verb == "NOOP" => return Step::Say(Reply::new(200, "Nothing is done")),
             (_, None) if command.verb == "PASS" => {
                 return Step::Refuse(None, Fault::with_status(503, "no-user"));
             }
             (_, None) => return Step::Refuse(None, Fault::with_status(530, "no-user")),
-            (_, Some(asked)) if !may_enter(gateway, client, asked) => {
+            (_, Some(asked)) if enter(gateway, client, asked).is_err() => {
                 return Step::End(Fault::with_status(421, "not-allowed-any-more"));
             }
             _ => {}
@@ -91,27 +97,73 @@ impl Session {
         let argument = command.argument.as_deref().unwrap_or_default();
         if gateway.mode == Mode::Transparent {
             return match &self.asked {
-                Some(asked) if may_enter(gateway, client, asked) => Step::Pass(None),
+                Some(asked) if enter(gateway, client, asked).is_ok() => Step::Pass(None),
                 _ => Step::End(Fault::with_status(421, "not-allowed-any-more")),
             };
         }
         (self.asked, self.extended_only) = (None, false);
-        let (user, asked) = match login(argument) {
-            Ok(found) => found,
+        let said = match login::user(argument, gateway.users.is_some() && self.login.who().is_none()) {
+            Ok(said) => said,
             Err(fault) => return Step::Refuse(None, fault),
         };
+        match said {
+            login::Said::Server(server) => self.connect(gateway, client, server, None),
+            said => {
+                self.login = Login::Waits(said);
+                Step::Say(Reply::new(331, "The password of the firewall's user, please"))
+            }
+        }
+    }
+
+    /// The password for the gateway itself, with that for the server behind it if the client has named both.
+    fn pass(&mut self, command: &Command) -> Step {
+        match self.login.passwords(command.argument.as_deref().unwrap_or_default()) {
+            Ok((credentials, there)) => Step::LogIn(credentials, there),
+            Err(fault) => Step::Refuse(None, fault),
+        }
+    }
+
+    /// The password was right: what is to be done now.
+    pub fn known(&mut self, gateway: &Gateway, client: IpAddr, who: Who, there: Option<Vec<u8>>) -> Step {
+        match self.login.known(who) {
+            None => Step::Say(Reply::new(230, "Logged in at the firewall; go on with USER USER@HOST")),
+            Some(server) => self.connect(gateway, client, server, there),
+        }
+    }
+
+    /// It was not.
+    pub fn unknown(&mut self) {
+        self.login = Login::default();
+    }
+
+    /// Who has logged in at the gateway.
+    pub fn who(&self) -> Option<&Who> {
+        self.login.who()
+    }
+
+    fn connect(
+        &mut self,
+        gateway: &Gateway,
+        client: IpAddr,
+        (user, asked): login::Server,
+        password: Option<Vec<u8>>,
+    ) -> Step {
+        let asked = Asked { who: self.login.who().cloned(), ..asked };
         if !gateway.ports.contains(&asked.port) {
             return Step::Refuse(None, Fault::with_status(530, "port"));
         }
-        if !may_enter(gateway, client, &asked) {
-            return Step::Refuse(None, Fault::with_status(530, "no-rule"));
+        match enter(gateway, client, &asked) {
+            Ok(()) => Step::Connect(asked, user, password),
+            Err(fault) => Step::Refuse(None, fault),
         }
-        Step::Connect(asked, user)
     }
 
     fn judged(&self, gateway: &Gateway, client: IpAddr, command: &Command) -> Step {
         match judge(gateway, client, self.asked.as_ref(), command.judged_as()) {
             Decision::Refuse(rule, fault) => Step::Refuse(rule, Fault { status: 550, ..fault }),
+            Decision::Authenticate(rule) => {
+                Step::Refuse(Some(rule), Fault::with_status(530, "not-logged-in"))
+            }
             Decision::Allow(rule) if command.means == Means::Judged => Step::Pass(Some(rule)),
             Decision::Allow(rule) => Step::Transfer(rule),
         }
@@ -139,32 +191,25 @@ pub fn judge(gateway: &Gateway, client: IpAddr, asked: Option<&Asked>, verb: &st
 }
 
 /// Whether a client may log in at a server: a rule lets it do something there.
-pub fn may_enter(gateway: &Gateway, client: IpAddr, asked: &Asked) -> bool {
-    let passes = |verb| matches!(decide::decide(gateway, client, verb, asked), Decision::Allow(_));
-    command::judged().any(passes)
+///
+/// # Errors
+/// No rule does, or none that does not ask who it is.
+pub fn enter(gateway: &Gateway, client: IpAddr, asked: &Asked) -> Result<(), Fault> {
+    let mut fault = Fault::with_status(530, "no-rule");
+    for verb in command::judged() {
+        match decide::decide(gateway, client, verb, asked) {
+            Decision::Allow(_) => return Ok(()),
+            Decision::Authenticate(_) => fault = Fault::with_status(530, "not-logged-in"),
+            Decision::Refuse(..) => {}
+        }
+    }
+    Err(fault)
 }
 
 /// The server that a transparent client has connected to.
 pub fn transparent(at: SocketAddr) -> Asked {
     let authority = Authority { host: Host::Address(at.ip()), port: Some(at.port()) };
-    Asked { authority, port: at.port(), path: None, server: Some(at), is_tunnel: false }
-}
-
-/// `user@host` or `user@host:port`. The user's own name may have an `@` too.
-fn login(argument: &[u8]) -> Result<(Vec<u8>, Asked), Fault> {
-    const NO_HOST: Fault = Fault::with_status(530, "no-host");
-    let apart = argument.iter().rposition(|byte| *byte == b'@').ok_or(NO_HOST)?;
-    let (user, host) = (&argument[..apart], &argument[apart + 1..]);
-    let host = std::str::from_utf8(host).map_err(|_| NO_HOST)?;
-    if user.is_empty() || host.is_empty() {
-        return Err(NO_HOST);
-    }
-    let authority = match host.parse::<IpAddr>() {
-        Ok(address) => Authority { host: Host::Address(address), port: None },
-        Err(_) => target::authority(host).map_err(|fault| Fault { status: 530, ..fault })?,
-    };
-    let port = authority.port.unwrap_or(USUAL_PORT);
-    Ok((user.to_vec(), Asked { authority, port, path: None, server: None, is_tunnel: false }))
+    Asked { authority, port: at.port(), path: None, server: Some(at), is_tunnel: false, who: None }
 }
 
 /// Only the client itself is called, and no server of its machine: who could name others would use the gateway to reach them (RFC 2577 section 3).

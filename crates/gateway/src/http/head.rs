@@ -199,7 +199,15 @@ fn fields(parsed: &[httparse::Header<'_>]) -> Result<Fields, Fault> {
         // Where programs get fields as variables, `Content_Length` is `Content-Length`.
         let meant = field.name.to_ascii_lowercase().replace('_', "-");
         let is_disguised = field.name.contains('_')
-            && ["content-length", "transfer-encoding", "host", "connection"].contains(&meant.as_str());
+            && [
+                "content-length",
+                "transfer-encoding",
+                "host",
+                "connection",
+                "authorization",
+                "proxy-authorization",
+            ]
+            .contains(&meant.as_str());
         if is_disguised {
             return Err(Fault::malformed("disguised-field"));
         }

@@ -1,6 +1,7 @@
 //! HTTP/1.1 as bytes (RFC 9112), read strictly: what two readers could understand differently is refused and never repaired, because the
 //! other reader is the server behind. Every function here is pure.
 
+pub mod basic;
 pub mod body;
 pub mod field;
 pub mod head;

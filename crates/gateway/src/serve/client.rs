@@ -1,5 +1,6 @@
 //! A client's connection: one request after the other.
 
+use super::logins::Refusal;
 use super::page::{self, Reader};
 use super::relay::{Buffer, abort, close, write_within};
 use super::{Local, Shared, forward, ftp, tunnel};
@@ -7,8 +8,10 @@ use crate::config::{Gateway, Mode, Protocol};
 use crate::decide::{self, Asked, Decision};
 use crate::event::Event;
 use crate::http::Fault;
+use crate::http::basic::{self, Credentials};
 use crate::http::body::Length;
 use crate::http::head::{self, Request};
+use crate::users::Who;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -84,12 +87,30 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 /// One request.
 async fn one(local: &Local, stream: &TcpStream, buffer: &mut Buffer, ends: Ends) -> Next {
     let gateway = local.shared.gateway();
-    let request = match read_head(stream, buffer, &gateway).await {
+    let mut request = match read_head(stream, buffer, &gateway).await {
         Ok(Some(request)) => request,
         Ok(None) => return Next::Abort,
         Err(fault) => return refuse(local, stream, &gateway, ends, None, None, fault).await,
     };
-    let (rule, asked) = match judge(&local.shared, &gateway, ends, &request) {
+    let offered = match basic::take(&gateway, &mut request.fields) {
+        Ok(offered) => offered,
+        Err(fault) => {
+            return refuse(local, stream, &gateway, ends, Some((&request, None)), None, fault).await;
+        }
+    };
+    let judged = match judge(&local.shared, &gateway, ends, &request, None) {
+        Judged::Unknown(rule, asked) => match log_in(&local.shared, &gateway, ends, offered).await {
+            Ok(who) => judge(&local.shared, &gateway, ends, &request, Some(who)),
+            Err((who, fault)) => Judged::Refused(Some(rule), Some(Asked { who, ..asked }), fault),
+        },
+        judged => judged,
+    };
+    let (rule, asked) = match judged {
+        Judged::Unknown(rule, _) => {
+            // The user has gone from the policy in between.
+            let (known, fault) = (Some((&request, None)), decide::challenge(&gateway, "no-user"));
+            return refuse(local, stream, &gateway, ends, known, Some(rule), fault).await;
+        }
         Judged::Allowed(rule, asked) => (rule, asked),
         Judged::Refused(rule, asked, fault) => {
             let known = Some((&request, asked.as_ref()));
@@ -127,23 +148,56 @@ async fn read_head(
     timeout(gateway.limits.head_time, whole).await.unwrap_or(slow)
 }
 
+/// Who asks; otherwise who he said that he is, and why he is not.
+async fn log_in(
+    shared: &Shared,
+    gateway: &Gateway,
+    ends: Ends,
+    offered: Option<Result<Credentials, Fault>>,
+) -> Result<Who, (Option<Who>, Fault)> {
+    let offered = match offered {
+        None => return Err((None, decide::challenge(gateway, "no-user"))),
+        Some(read) => read.map_err(|fault| (None, fault))?,
+    };
+    let who = Who::said(&offered.name);
+    shared.logins.check(gateway, ends.client.ip(), offered).await.map_err(|refusal| {
+        let fault = match refusal {
+            Refusal::Wrong => decide::challenge(gateway, "wrong-password"),
+            Refusal::Throttled => Fault::with_status(429, "throttled"),
+            Refusal::Busy => Fault::with_status(503, "too-many-logins"),
+        };
+        (who, fault)
+    })
+}
+
 /// What is decided about a request.
 pub(super) enum Judged {
+    /// It depends by a rule on who asks, and that is not known.
+    Unknown(usize, Asked),
     /// It passes by a rule, and asks for this.
     Allowed(usize, Asked),
     /// It is refused, by a rule if one has decided; what it asks for, if that is known.
     Refused(Option<usize>, Option<Asked>, Fault),
 }
 
-pub(super) fn judge(shared: &Shared, gateway: &Arc<Gateway>, ends: Ends, request: &Request) -> Judged {
+pub(super) fn judge(
+    shared: &Shared,
+    gateway: &Arc<Gateway>,
+    ends: Ends,
+    request: &Request,
+    who: Option<Who>,
+) -> Judged {
+    // Decisions are kept by name, and this one's password may have changed since.
+    let who = who.filter(|who| gateway.users.as_ref().is_some_and(|users| users.proved(who).is_some()));
     let asked = match decide::asked(gateway, request, ends.at) {
-        Ok(asked) => asked,
+        Ok(asked) => Asked { who, ..asked },
         Err(fault) => return Judged::Refused(None, None, fault),
     };
     let client = ends.client.ip();
     let question = || asked.question(client, &request.method);
     match shared.decide(gateway, question, || decide::decide(gateway, client, &request.method, &asked)) {
         Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
+        Decision::Authenticate(rule) => Judged::Unknown(rule, asked),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
             Judged::Refused(Some(rule), Some(asked), Fault::with_status(413, "request-too-large"))
         }
@@ -197,6 +251,7 @@ pub(super) fn event(
         at: ends.at,
         rule: rule.map(|place| gateway.rules[place].name.clone()),
         reason: fault.map(|fault| fault.reason.to_owned()),
+        user: asked.and_then(|asked| asked.who.as_ref()).map(|who| who.name.clone()),
         method: known.map(|(request, _)| request.method.clone()),
         host: asked.map(Asked::host),
         path: asked.and_then(|asked| asked.path.as_ref()).map(|path| path.path.clone()),

@@ -148,6 +148,17 @@ async fn attempt(exchange: &Exchange<'_>, buffer: &mut Buffer, mut server: Serve
     Ok(answer_with(exchange, server, answer, is_all_sent, up).await)
 }
 
+/// Whether a request proves with its credentials who the connection is, and not only it (RFC 4559 section 6): the next client on that would be this one.
+fn proves_connection(request: &Request) -> bool {
+    let is_of = |value: &[u8], scheme: &str| {
+        value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))
+    };
+    request
+        .fields
+        .all("authorization")
+        .any(|field| ["basic", "digest", "bearer"].iter().all(|scheme| !is_of(&field.value, scheme)))
+}
+
 fn of_request(broken: Broken) -> Fault {
     match broken {
         Broken::Slow => Fault::with_status(408, "slow-body"),
@@ -267,7 +278,7 @@ async fn answer_with(
         return Next::Abort;
     }
     exchange.record(answer.status, None, bytes);
-    if answer.persists && is_all_sent && server.buffer.is_empty() {
+    if answer.persists && is_all_sent && server.buffer.is_empty() && !proves_connection(request) {
         // Each thread has its part of them.
         let most = (gateway.limits.pooled as usize).div_ceil(local.threads);
         local.pool.borrow_mut().put(

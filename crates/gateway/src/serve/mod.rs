@@ -3,6 +3,7 @@
 mod client;
 mod forward;
 mod ftp;
+mod logins;
 mod page;
 mod pool;
 mod relay;
@@ -61,6 +62,7 @@ struct Shared {
     decisions: Mutex<Decisions>,
     clients: Mutex<HashMap<IpAddr, u32>>,
     expected: ftp::Expected,
+    logins: logins::Logins,
     counted: Counted,
     events: SyncSender<Event>,
 }
@@ -85,8 +87,8 @@ struct Decisions {
     known: HashMap<Question, (Decision, Instant)>,
 }
 
-/// All that a decision depends on: the client, the method, and what is asked for.
-type Question = (IpAddr, String, String, Option<String>);
+/// All that a decision depends on: the client, the method, what is asked for, and the user.
+type Question = (IpAddr, String, String, Option<String>, Option<String>);
 
 /// What a thread has for itself.
 struct Local {
@@ -117,6 +119,7 @@ impl Server {
             decisions: Mutex::default(),
             clients: Mutex::default(),
             expected: ftp::Expected::default(),
+            logins: logins::Logins::new()?,
             counted: Counted::default(),
             events,
         });
@@ -284,7 +287,8 @@ impl Shared {
 impl Asked {
     fn question(&self, client: IpAddr, method: &str) -> Question {
         let path = self.path.as_ref().map(|path| path.judged.clone());
-        (client, method.to_owned(), self.host(), path)
+        let user = self.who.as_ref().map(|who| who.name.clone());
+        (client, method.to_owned(), self.host(), path, user)
     }
 }
 

@@ -99,7 +99,7 @@ async fn both_ways(
     server: &TcpStream,
     moved: &[Cell<u64>; 2],
 ) -> End {
-    let Exchange { local, stream, gateway, ends, request, rule, .. } = *exchange;
+    let Exchange { local, stream, gateway, ends, request, asked, rule, .. } = *exchange;
     let limit = &gateway.rules[rule];
     let idle = gateway.limits.idle;
     let mut back = Buffer::default();
@@ -125,7 +125,8 @@ async fn both_ways(
         changes.mark_unchanged();
         loop {
             let now = std::sync::Arc::clone(&changes.borrow_and_update());
-            if let Judged::Refused(..) = client::judge(&local.shared, &now, ends, request) {
+            let who = asked.who.clone();
+            if !matches!(client::judge(&local.shared, &now, ends, request, who), Judged::Allowed(..)) {
                 return End::Refused;
             }
             if changes.changed().await.is_err() {

@@ -1,6 +1,7 @@
 //! `[gateways.NAME]`: where a gateway listens, what it is for, and its rules.
 
 mod ftp;
+mod users;
 
 use super::Kind;
 use super::names::{Addresses, Names};
@@ -234,6 +235,7 @@ fn gateway<'t>(
     let look_up = section.flag("look_up", c).unwrap_or(true);
     let decisions = decisions(section, c);
     let forwarded_for = section.flag("forwarded_for", c).unwrap_or(false);
+    let users_file = users::file(section, kind == Some(Way::Transparent), c);
     let mut limits = limits(section, c);
     let protocol = match speaks {
         Some(Speaks::Ftp) => {
@@ -265,6 +267,7 @@ fn gateway<'t>(
         c.report(section.key_span("connect_ports"), "`connect_ports` is for mode = \"explicit\"", Some(help));
     }
     let rules = rules(section, speaks, root, schedules, objects, c);
+    users::check_rules(section, c);
     if speaks == Some(Speaks::Ftp) && kind == Some(Way::Transparent) {
         ftp::check_transparent(section, rules.as_deref().unwrap_or_default(), c);
     }
@@ -285,6 +288,7 @@ fn gateway<'t>(
         look_up,
         decisions: decisions?,
         forwarded_for,
+        users_file: users_file?,
         limits,
     })
 }
@@ -503,6 +507,7 @@ fn rule<'t>(
     } else {
         words(section, "methods", method, METHOD_HELP, c)
     };
+    let users = words(section, "users", users::word, users::HELP, c);
     let schedule = schedule(section, root, schedules, c);
     let largest_request = size(section, "largest_request", c);
     let largest_answer = size(section, "largest_answer", c);
@@ -524,6 +529,7 @@ fn rule<'t>(
         hosts: hosts?,
         paths: paths?,
         methods: methods?,
+        users: users?,
         schedule: schedule?,
         largest_request: largest_request?,
         largest_answer: largest_answer?,

@@ -83,6 +83,9 @@ pub struct EventDetails {
 pub struct GatewayRequest {
     /// Name of the gateway, for example `web`.
     pub gateway: String,
+    /// The user of the gateway, for example `anna`: who has logged in, or who somebody said to be who was refused for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Its method, for example `GET`; null if the request was not understood.
     pub method: Option<String>,
     /// Host and port, for example `www.example.com:80`; null if they are not known.

@@ -199,6 +199,9 @@ pub(crate) fn words(details: &EventDetails) -> String {
         );
     }
     if let Some(request) = &details.request {
+        if let Some(user) = &request.user {
+            line += &format!("  user {user}");
+        }
         let what = [&request.method, &request.host, &request.path].into_iter().flatten();
         let what: Vec<&str> = what.map(String::as_str).collect();
         line += &format!(

@@ -8,6 +8,7 @@ use crate::gateways::Gateways;
 use gateway::event::Event;
 use jiff::Timestamp;
 use policy::Policy;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many events of gateways may still be recorded in this second.
@@ -48,11 +49,33 @@ impl Daemon {
         self
     }
 
-    /// From now on the gateways are as this policy says.
+    /// From now on the gateways are as this policy says, with the users of its files.
     pub(super) fn run_gateways(&self, policy: &Policy, at: Timestamp) {
         if let Ok(gateways) = &self.gateways {
+            gateways.read_users(policy);
             gateways.set(policy, at);
         }
+    }
+
+    /// Reads files of users again that have changed. False once the firewall is down.
+    pub(crate) fn refresh_users(&self, now: Moment) -> bool {
+        let Some(policy) = self.running().as_ref().map(|running| Arc::clone(&running.policy)) else {
+            return false;
+        };
+        // The state is not held while a disk may be slow.
+        if self.gateways.as_ref().is_ok_and(|gateways| gateways.read_users(&policy)) {
+            let running = self.running();
+            if running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.policy, &policy)) {
+                self.run_gateways(&policy, now.wall);
+            }
+            drop(running);
+            self.report(
+                now.wall,
+                Kind::Refreshed,
+                "users of gateways were read again, because their file has changed",
+            );
+        }
+        true
     }
 
     /// Puts what gateways tell into the event log.
@@ -109,6 +132,7 @@ fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
         scan: None,
         request: Some(GatewayRequest {
             gateway: name.to_owned(),
+            user: event.user,
             method: event.method,
             host: event.host,
             path: event.path,

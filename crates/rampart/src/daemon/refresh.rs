@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks after the lists until the firewall is down.
 pub(crate) fn watch(daemon: &Arc<Daemon>) {
-    for step in [Daemon::refresh_lists, Daemon::fetch_lists] {
+    for step in [Daemon::refresh_lists, Daemon::fetch_lists, Daemon::refresh_users] {
         let daemon = Arc::clone(daemon);
         std::thread::spawn(move || {
             while step(&daemon, Moment::now()) {

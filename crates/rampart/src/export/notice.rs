@@ -102,7 +102,12 @@ fn fields(number: u64, details: &EventDetails) -> Vec<(&'static str, String)> {
     }
     if let Some(request) = &details.request {
         fields.push(("gateway", request.gateway.clone()));
-        let texts = [("method", &request.method), ("host", &request.host), ("path", &request.path)];
+        let texts = [
+            ("user", &request.user),
+            ("method", &request.method),
+            ("host", &request.host),
+            ("path", &request.path),
+        ];
         fields.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))));
         fields.push(("status", request.status.to_string()));
         let numbers = [("bytes_out", request.bytes_out), ("bytes_back", request.bytes_back)];

@@ -6,7 +6,10 @@
 
 pub(crate) mod keeper;
 mod settings;
+mod users;
 pub(crate) mod worker;
+
+pub(crate) use users::check as check_users;
 
 use crate::api::GatewayStatus;
 use crate::privileges;
@@ -79,6 +82,9 @@ struct Shared {
     /// What the keeper is to be sent next.
     next: Mutex<Option<Wanted>>,
     state: Mutex<All>,
+    users: Mutex<users::Files>,
+    /// Held while files of users are read.
+    reading: Mutex<()>,
 }
 
 /// All that is known of the gateways of the policy in force.
@@ -142,7 +148,7 @@ impl Gateways {
 
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
     pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
-        let gateways = settings::of(policy, at);
+        let gateways = settings::of(policy, at, |gateway| self.users().of(policy, gateway));
         let mut all = self.shared.all();
         let before = std::mem::take(&mut all.gateways);
         let mut before: Vec<_> = before.into_iter().collect();
@@ -156,6 +162,20 @@ impl Gateways {
         // Under the lock, so that the last policy is the last that is sent.
         *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Wanted { gateways });
         let _ = self.wanted.try_send(());
+    }
+
+    /// Reads the users of a policy's gateways that have changed, or are not known yet. Returns whether gateways have to be told.
+    pub(crate) fn read_users(&self, policy: &Policy) -> bool {
+        let _turn = self.shared.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // A disk may be slow, and nobody waits for it.
+        let mut files = self.users().clone();
+        let is_changed = files.read(policy);
+        *self.users() = files;
+        is_changed
+    }
+
+    fn users(&self) -> MutexGuard<'_, users::Files> {
+        self.shared.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has happened since this was asked last: events with their gateways, how many more there were, and sentences to report.
@@ -197,7 +217,7 @@ impl Gateways {
             let why = known.state.trouble.as_ref()?;
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
-        all.gateways.iter().filter_map(of_one).collect()
+        all.gateways.iter().filter_map(of_one).chain(self.users().troubles()).collect()
     }
 }
 
@@ -243,6 +263,7 @@ fn bounded(event: Event) -> Event {
     Event {
         rule: cut(event.rule),
         reason: cut(event.reason),
+        user: cut(event.user),
         method: cut(event.method),
         host: cut(event.host),
         path: cut(event.path),

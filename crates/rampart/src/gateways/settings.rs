@@ -1,6 +1,7 @@
 //! What a policy says of its gateways, as their processes get it.
 
 use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
+use gateway::users::Users;
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
@@ -8,7 +9,11 @@ use policy::gateways::{GatewayLimits, GatewayRule};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The gateways of a policy, with the rules that hold at a moment.
-pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
+pub(super) fn of(
+    policy: &Policy,
+    at: Timestamp,
+    users: impl Fn(&policy::gateways::Gateway) -> Option<Users>,
+) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
         protocol: match gateway.protocol {
@@ -33,6 +38,7 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
         look_up: gateway.look_up,
         decisions: gateway.decisions,
         forwarded_for: gateway.forwarded_for,
+        users: users(gateway),
         limits: limits(&gateway.limits),
     };
     policy.gateways.iter().map(one).collect()
@@ -46,6 +52,7 @@ fn rule(rule: &GatewayRule) -> Rule {
         hosts: rule.hosts.clone(),
         paths: rule.paths.clone(),
         methods: rule.methods.clone(),
+        users: rule.users.clone(),
         largest_request: rule.largest_request,
         largest_answer: rule.largest_answer,
         server_name: rule.server_name,
@@ -95,6 +102,20 @@ fn limits(limits: &GatewayLimits) -> Limits {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    #[test]
+    fn policies_and_files_know_the_same_names_of_users() {
+        let long = "x".repeat(passwords::LONGEST_NAME);
+        for name in
+            ["anna", "a.b_c-9", "Anna", "ä", "", " ", "a b", "a@b", "a:b", &long, &(long.clone() + "x")]
+        {
+            let text = format!(
+                "[zones]\na = {{ interfaces = 'e0' }}\n[gateways.g]\nprotocol = 'http'\nlisten = '10.0.0.1:80'\nusers_file = 'u'\n\
+                 [[gateways.g.rules]]\nname = 'r'\naction = 'allow'\nusers = ['@{name}', '{name}']\n"
+            );
+            assert_eq!(policy::Policy::parse("p", &text).is_ok(), passwords::is_name(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn policies_and_gateways_know_the_same_commands_of_ftp() {

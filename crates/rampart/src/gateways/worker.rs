@@ -39,6 +39,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     // The last file that it reads.
     let resolvers = resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
     privileges::keep_nothing();
+    // It has passwords of users in its memory, and a program that collects cores asks for no limit.
+    nix::sys::prctl::set_dumpable(false).map_err(|error| Failure::Machine(error.to_string()))?;
     privileges::filter_system_calls_of_gateways().map_err(|kept| Failure::Machine(kept.to_string()))?;
     let (events, waiting) = sync_channel(WAITING);
     let server = Arc::new(Server::start(gateway, listener, resolvers, events).map_err(machine)?);

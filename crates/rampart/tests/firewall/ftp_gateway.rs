@@ -35,7 +35,7 @@ fn gateways(to_servers: &str) -> String {
 }
 
 /// vsftpd on the host outside: an anonymous user who may write into `up`.
-fn vsftpd(bed: &Bed) -> Background {
+pub(crate) fn vsftpd(bed: &Bed) -> Background {
     let folder = bed.folder.path();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.join("ftp");
@@ -69,7 +69,7 @@ fn more_addresses(bed: &Bed) {
 }
 
 /// A program on the host inside.
-fn inside(bed: &Bed, words: &[&str]) -> Output {
+pub(crate) fn inside(bed: &Bed, words: &[&str]) -> Output {
     let namespace = bed.namespace("in");
     Command::new("ip").args(["netns", "exec", &namespace]).args(words).output().unwrap()
 }

@@ -13,6 +13,7 @@ mod fragments;
 mod ftp_gateway;
 mod gateway;
 mod gateway_clients;
+mod gateway_users;
 mod gateway_weather;
 mod history;
 mod http_gateway;

@@ -8,6 +8,7 @@ mod transfer;
 pub(super) use data::Expected;
 
 use super::client::{Ends, Next};
+use super::logins::Refusal;
 use super::relay::{Buffer, abort, close, write_within};
 use super::{Local, Shared, upstream};
 use crate::config::{Ftp, Gateway, Mode, Protocol};
@@ -17,6 +18,8 @@ use crate::ftp::command::{self, Command, Means};
 use crate::ftp::reply::Reply;
 use crate::ftp::session::{self, Session, Step};
 use crate::http::Fault;
+use crate::http::basic::Credentials;
+use crate::users::Who;
 use control::{Heard, Server};
 use data::Way;
 use std::net::SocketAddr;
@@ -38,6 +41,16 @@ struct Client<'a> {
     way: Option<Way>,
     /// Where the next transfer is to begin, if `REST` was the last command that the server has had.
     restart: Option<Vec<u8>>,
+}
+
+/// Who a client is at a server.
+#[derive(Clone, Copy)]
+struct User<'a> {
+    /// The command by which it has said so.
+    command: &'a Command,
+    name: &'a [u8],
+    /// If it has said that already.
+    password: Option<&'a [u8]>,
 }
 
 pub(super) async fn serve(local: &Local, stream: TcpStream, ends: Ends, settings: Ftp) {
@@ -123,16 +136,26 @@ impl Client<'_> {
         if is_about_data {
             self.restart = restart.clone();
         }
-        match self.session.step(gateway, self.ends.client.ip(), self.ends.at, &command) {
+        let mut step = self.session.step(gateway, self.ends.client.ip(), self.ends.at, &command);
+        if let Step::LogIn(credentials, there) = step {
+            step = match self.log_in(gateway, &command, credentials, there).await {
+                Ok(step) => step,
+                Err(next) => return next,
+            };
+        }
+        match step {
+            // Nothing asks for it twice.
+            Step::LogIn(..) => Next::Close,
             Step::Say(reply) => self.say(gateway, &reply).await,
             Step::Refuse(rule, fault) => self.refuse(gateway, Some(&command), rule, fault).await,
             Step::End(fault) => {
                 self.refuse(gateway, Some(&command), None, fault).await;
                 Next::Close
             }
-            Step::Connect(asked, user) => {
+            Step::Connect(asked, user, password) => {
                 (self.server, self.way) = (None, None);
-                self.connect(gateway, asked, Some((&command, &user))).await
+                let user = User { command: &command, name: &user, password: password.as_deref() };
+                self.connect(gateway, asked, Some(user)).await
             }
             Step::Pass(rule) => self.pass(gateway, &command, rule).await,
             Step::Listen { extended } => self.listen(gateway, settings, extended).await,
@@ -148,9 +171,32 @@ impl Client<'_> {
         }
     }
 
+    /// What is to be done now that the client has logged in at the gateway; if it has not, the answer is given.
+    async fn log_in(
+        &mut self,
+        gateway: &Gateway,
+        command: &Command,
+        credentials: Credentials,
+        there: Option<Vec<u8>>,
+    ) -> Result<Step, Next> {
+        let (client, said) = (self.ends.client.ip(), Who::said(&credentials.name));
+        let reason = match self.local.shared.logins.check(gateway, client, credentials).await {
+            Ok(who) => return Ok(self.session.known(gateway, client, who, there)),
+            Err(Refusal::Wrong) => "wrong-password",
+            Err(Refusal::Throttled) => "throttled",
+            Err(Refusal::Busy) => "too-many-logins",
+        };
+        self.session.unknown();
+        let fault = Fault::with_status(530, reason);
+        Shared::count(&self.local.shared.counted.refused);
+        let recorded = event(self.ends, None, None, Some(command), Some(fault), [0; 2]);
+        self.local.shared.record(Event { user: said.map(|who| who.name), ..recorded });
+        Err(self.say(gateway, &self::said(fault)).await)
+    }
+
     /// Connects to a server, and logs in there if the client has said who it is.
-    async fn connect(&mut self, gateway: &Gateway, asked: Asked, user: Option<(&Command, &[u8])>) -> Next {
-        let command = user.map(|(command, _)| command);
+    async fn connect(&mut self, gateway: &Gateway, asked: Asked, user: Option<User<'_>>) -> Next {
+        let command = user.map(|user| user.command);
         let mut server = match self.reach(gateway, &asked).await {
             Ok(server) => server,
             Err(fault) => {
@@ -160,11 +206,16 @@ impl Client<'_> {
             }
         };
         let mut said = server.last_reply(gateway.limits.answer_time).await;
-        if let (Ok(greeting), Some((_, user))) = (&said, user)
+        if let (Ok(greeting), Some(User { name, password, .. })) = (&said, user)
             && greeting.is_success()
         {
-            let line = [b"USER ", user, b"\r\n"].concat();
+            let line = [b"USER ", name, b"\r\n"].concat();
             said = server.ask(&line, &gateway.limits).await;
+            // The client has said it already, and waits for what comes of it.
+            if let (Ok(Reply { code: 331, .. }), Some(password)) = (&said, password) {
+                let line = [b"PASS ", password, b"\r\n"].concat();
+                said = server.ask(&line, &gateway.limits).await;
+            }
         }
         self.session.asked = Some(asked);
         match said {
@@ -182,7 +233,7 @@ impl Client<'_> {
                 return Err(Fault::with_status(421, refused));
             }
             Some(_) if !gateway.ports.contains(&asked.port) => return Err(Fault::with_status(421, "port")),
-            Some(_) if !session::may_enter(gateway, self.ends.client.ip(), asked) => {
+            Some(_) if session::enter(gateway, self.ends.client.ip(), asked).is_err() => {
                 return Err(Fault::with_status(421, "no-rule"));
             }
             Some(server) => vec![server],
@@ -318,6 +369,11 @@ impl Client<'_> {
 fn said(fault: Fault) -> Reply {
     let what = match (fault.reason, fault.status) {
         ("no-user" | "no-host", _) => "Log in first, as USER@HOST",
+        ("not-logged-in", _) => "Log in at the firewall first, as one of its users",
+        ("wrong-password", _) => "The firewall knows no such user with this password",
+        ("throttled", _) => "Too many attempts to log in at the firewall have failed. Try again later",
+        ("too-many-logins", _) => "Too many want to log in at the firewall at once. Try again",
+        ("two-passwords", _) => "Write PASS PASSWORD-THERE@PASSWORD-OF-THE-FIREWALL",
         ("encryption", _) => "The firewall could not read what is encrypted: use plain FTP",
         ("extended-only", _) => "Use EPSV",
         ("no-data-connection", _) => "Use EPSV, PASV, EPRT or PORT first",
@@ -346,6 +402,7 @@ fn event(
         at: ends.at,
         rule: rule.map(|(gateway, place)| gateway.rules[place].name.clone()),
         reason: fault.map(|fault| fault.reason.to_owned()),
+        user: asked.and_then(|asked| asked.who.as_ref()).map(|who| who.name.clone()),
         method: command.map(|command| command.verb.to_owned()),
         host: asked.map(Asked::host),
         path: command.and_then(Command::shown),

@@ -270,7 +270,7 @@ impl Transfer<'_> {
         let mut changes = shared.gateway.clone();
         loop {
             let now = Arc::clone(&changes.borrow_and_update());
-            if let Decision::Refuse(..) = session::judge(&now, client, asked, self.command.verb) {
+            if !matches!(session::judge(&now, client, asked, self.command.verb), Decision::Allow(_)) {
                 return broken("not-allowed-any-more");
             }
             if changes.changed().await.is_err() {

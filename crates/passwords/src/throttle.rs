@@ -59,6 +59,11 @@ impl Throttle {
                 failures.count = failures.count.saturating_sub(1);
             }
         }
+        self.logged_in(user, address);
+    }
+
+    /// A user has logged in from an address by an attempt that was not counted as failed.
+    pub fn logged_in(&mut self, user: &str, address: IpAddr) {
         if self.known.len() >= MOST {
             self.known.clear();
         }

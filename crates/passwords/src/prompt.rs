@@ -1,27 +1,33 @@
 //! Reads a password: at a terminal, which does not show it, or from standard input.
+#![expect(clippy::print_stderr, reason = "it asks a person")]
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Stdin, Write as _};
+use zeroize::Zeroizing;
 
 /// Bytes that are read; a password is shorter.
 const MOST: u64 = 4096;
 
-pub(crate) fn read(name: &str) -> Result<String, String> {
+/// The password of a user, typed twice at a terminal, or once from somewhere else.
+///
+/// # Errors
+/// It cannot be read, or was not typed the same twice; what to say.
+pub fn read(name: &str) -> Result<Zeroizing<String>, String> {
     let stdin = io::stdin();
     let cannot = |error: io::Error| format!("cannot read the password: {error}");
     if !stdin.is_terminal() {
-        let mut text = String::new();
+        let mut text = Zeroizing::new(String::new());
         stdin.take(MOST).read_to_string(&mut text).map_err(cannot)?;
-        return Ok(without_end(&text).to_owned());
+        return Ok(without_end(text));
     }
     let _silence = Silence::begin(&stdin).map_err(cannot)?;
-    let ask = |what: &str| -> io::Result<String> {
+    let ask = |what: &str| -> io::Result<Zeroizing<String>> {
         eprint!("{what}: ");
         io::stderr().flush()?;
-        let mut line = String::new();
+        let mut line = Zeroizing::new(String::new());
         stdin.lock().take(MOST).read_line(&mut line)?;
         eprintln!();
-        Ok(without_end(&line).to_owned())
+        Ok(without_end(line))
     };
     let first = ask(&format!("Password of {name}")).map_err(cannot)?;
     if ask("The same again").map_err(cannot)? != first {
@@ -30,9 +36,13 @@ pub(crate) fn read(name: &str) -> Result<String, String> {
     Ok(first)
 }
 
-fn without_end(text: &str) -> &str {
-    let line = text.strip_suffix('\n').unwrap_or(text);
-    line.strip_suffix('\r').unwrap_or(line)
+fn without_end(mut text: Zeroizing<String>) -> Zeroizing<String> {
+    for end in ['\n', '\r'] {
+        if text.ends_with(end) {
+            text.pop();
+        }
+    }
+    text
 }
 
 /// A terminal that shows nothing of what is typed, until this goes.
