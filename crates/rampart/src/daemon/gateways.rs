@@ -88,7 +88,7 @@ impl Daemon {
 /// An event of a gateway in the words of the event log.
 fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
     let protocol =
-        policy.gateways.iter().find(|gateway| gateway.name == name).map(|gateway| gateway.protocol);
+        policy.gateways.iter().find(|gateway| gateway.name == name).map(|gateway| &gateway.protocol);
     let protocol = protocol.map_or("http", policy::gateways::Protocol::name);
     let zone = policy.zones.iter().find(|zone| zone.networks.contains(event.client.ip()));
     EventDetails {
@@ -96,7 +96,7 @@ fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
         rule: event.rule.map(|rule| format!("{name}/{rule}")),
         source_list: None,
         destination_list: None,
-        protocol: "tcp".to_owned(),
+        protocol: if event.is_datagram { "udp" } else { "tcp" }.to_owned(),
         source: event.client.ip().to_canonical(),
         source_port: event.client.port(),
         destination: event.at.ip().to_canonical(),

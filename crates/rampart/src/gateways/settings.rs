@@ -1,6 +1,7 @@
 //! What a policy says of its gateways, as their processes get it.
 
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
+use gateway::config::{Addresses, Dns, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
+use gateway::dns::{self, view::View};
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
@@ -11,11 +12,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
-        protocol: match gateway.protocol {
+        protocol: match &gateway.protocol {
             policy::gateways::Protocol::Http => Protocol::Http,
             policy::gateways::Protocol::Ftp { data_ports, is_active } => {
-                Protocol::Ftp(Ftp { data_ports, is_active })
+                Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
             }
+            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(settings)),
         },
         listen: gateway.listen,
         mode: match &gateway.mode {
@@ -25,7 +27,10 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
                 servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
             ),
         },
-        rules: (gateway.rules.iter()).filter(|rule| policy.gateway_rule_holds(rule, at)).map(rule).collect(),
+        rules: (gateway.rules.iter())
+            .filter(|rule| policy.gateway_rule_holds(rule, at))
+            .map(|it| rule(it, matches!(gateway.protocol, policy::gateways::Protocol::Dns(_))))
+            .collect(),
         reach: addresses(&gateway.reach),
         ports: gateway.ports.clone(),
         connect_ports: gateway.connect_ports.clone(),
@@ -38,17 +43,32 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
     policy.gateways.iter().map(one).collect()
 }
 
-fn rule(rule: &GatewayRule) -> Rule {
+fn of_dns(settings: &policy::gateways::Dns) -> Dns {
+    let view = |view: &policy::gateways::View| {
+        View::new(view.source.as_ref().map(addresses), [&view.entries[..]], &settings.local)
+    };
+    Dns {
+        views: settings.views.iter().map(view).collect(),
+        local: settings.local.clone(),
+        cache: usize::try_from(settings.cache).unwrap_or(usize::MAX),
+        rate: settings.rate,
+    }
+}
+
+fn rule(rule: &GatewayRule, is_of_dns: bool) -> Rule {
+    // A number may have a word, and events have that.
+    let kind = |word: &String| dns::kind(word).unwrap_or_else(|| word.clone());
     Rule {
         name: rule.name.clone(),
         allow: rule.allow,
         source: rule.source.as_ref().map(addresses),
         hosts: rule.hosts.clone(),
         paths: rule.paths.clone(),
-        methods: rule.methods.clone(),
+        methods: if is_of_dns { rule.methods.iter().map(kind).collect() } else { rule.methods.clone() },
         largest_request: rule.largest_request,
         largest_answer: rule.largest_answer,
         server_name: rule.server_name,
+        private_answers: rule.private_answers,
         log: rule.log,
     }
 }
@@ -100,5 +120,14 @@ mod tests {
     fn policies_and_gateways_know_the_same_commands_of_ftp() {
         let of_policies: BTreeSet<&str> = policy::gateways::FTP_METHODS.into();
         assert_eq!(of_policies, gateway::ftp::command::judged().collect());
+    }
+
+    #[test]
+    fn policies_and_gateways_know_the_same_types_of_records() {
+        for word in policy::gateways::DNS_TYPES {
+            assert_eq!(gateway::dns::kind(word).as_deref(), Some(word));
+        }
+        assert_eq!(gateway::dns::kind("TYPE28").as_deref(), Some("AAAA"));
+        assert_eq!(gateway::dns::kind("TYPE65280").as_deref(), Some("TYPE65280"));
     }
 }
