@@ -233,7 +233,13 @@ fn only_what_answers_the_question_is_believed() {
     ];
     for (name, by_datagram, by_tcp, times, event) in rows {
         // Seconds may have passed before the second.
-        let left = |said: String| (1..60).fold(said, |said, it| said.replace(&format!(" 1 {it} "), " 1 60 "));
+        let left = |said: String| {
+            let whole = |said: String, kind| {
+                (1..60)
+                    .fold(said, |said, it| said.replace(&format!(" {kind} {it} "), &format!(" {kind} 60 ")))
+            };
+            whole(whole(said, A), SOA)
+        };
         assert_eq!(left(bed.ask(name, A)), *by_datagram, "{name}");
         assert_eq!(bed.event(), format!("{event} A {name}"));
         assert_eq!(left(bed.ask_by_tcp(&question(name, A))), *by_tcp, "{name} by TCP");

@@ -76,7 +76,9 @@ pub struct Dns {
 pub struct View {
     /// Clients; `None`: everybody.
     pub source: Option<AddressSet>,
-    /// Addresses with their names, as the policy itself has them.
+    /// Files in the form of `/etc/hosts`, as they are written here; what an earlier one says of a name, a later one does not change.
+    pub files: Vec<String>,
+    /// Addresses with their names, as the policy itself has them: before the files.
     pub entries: Vec<HostEntry>,
 }
 

@@ -71,7 +71,7 @@ tables! {
                                "forward_to", "local", "views", "cache", "rate"];
     GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "paths", "methods", "schedule",
                                             "largest_request", "largest_answer", "server_name", "log", "enabled", "types", "private_answers"];
-    GATEWAY_VIEW "[[gateways.NAME.views]]" ["description", "source", "entries"];
+    GATEWAY_VIEW "[[gateways.NAME.views]]" ["description", "source", "file", "entries"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate"];
 }

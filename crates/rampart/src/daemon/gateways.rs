@@ -8,6 +8,7 @@ use crate::gateways::Gateways;
 use gateway::event::Event;
 use jiff::Timestamp;
 use policy::Policy;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many events of gateways may still be recorded in this second.
@@ -53,6 +54,21 @@ impl Daemon {
         if let Ok(gateways) = &self.gateways {
             gateways.set(policy, at);
         }
+    }
+
+    /// Reads files with names for gateways again that have changed. False once the firewall is down.
+    pub(crate) fn refresh_names(&self, now: Moment) -> bool {
+        let Some(policy) = self.running().as_ref().map(|running| Arc::clone(&running.policy)) else {
+            return false;
+        };
+        // The state is not held while a disk may be slow.
+        if let Ok(gateways) = &self.gateways
+            && gateways.read_names(&policy)
+            && let Some(running) = self.running().as_ref().filter(|it| Arc::ptr_eq(&it.policy, &policy))
+        {
+            gateways.set(&running.policy, now.wall);
+        }
+        true
     }
 
     /// Puts what gateways tell into the event log.

@@ -5,14 +5,18 @@
 //! whatever becomes of them.
 
 pub(crate) mod keeper;
+mod names;
 mod settings;
 pub(crate) mod worker;
+
+pub(crate) use names::check as check_names;
 
 use crate::api::GatewayStatus;
 use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use gateway::event::{Counts, Event};
 use jiff::Timestamp;
+use names::NameFiles;
 use policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -76,6 +80,7 @@ pub(crate) struct Gateways {
 
 #[derive(Default)]
 struct Shared {
+    names: Mutex<NameFiles>,
     /// What the keeper is to be sent next.
     next: Mutex<Option<Wanted>>,
     state: Mutex<All>,
@@ -142,7 +147,11 @@ impl Gateways {
 
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
     pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
-        let gateways = settings::of(policy, at);
+        let gateways = {
+            let mut names = self.names();
+            names.read(policy, false);
+            settings::of(policy, &names, at)
+        };
         let mut all = self.shared.all();
         let before = std::mem::take(&mut all.gateways);
         let mut before: Vec<_> = before.into_iter().collect();
@@ -156,6 +165,20 @@ impl Gateways {
         // Under the lock, so that the last policy is the last that is sent.
         *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Wanted { gateways });
         let _ = self.wanted.try_send(());
+    }
+
+    /// Reads files with names again that have changed. Returns whether there were any: then the gateways are to be set once more.
+    pub(crate) fn read_names(&self, policy: &Policy) -> bool {
+        let mut names = self.names();
+        let has_changed = names.has_changed(policy);
+        if has_changed {
+            names.read(policy, true);
+        }
+        has_changed
+    }
+
+    fn names(&self) -> MutexGuard<'_, NameFiles> {
+        self.shared.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has happened since this was asked last: events with their gateways, how many more there were, and sentences to report.
@@ -197,7 +220,7 @@ impl Gateways {
             let why = known.state.trouble.as_ref()?;
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
-        all.gateways.iter().filter_map(of_one).collect()
+        all.gateways.iter().filter_map(of_one).chain(self.names().troubles()).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a policy says of its gateways, as their processes get it.
 
+use super::names::NameFiles;
 use gateway::config::{Addresses, Dns, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use gateway::dns::{self, view::View};
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use policy::gateways::{GatewayLimits, GatewayRule};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The gateways of a policy, with the rules that hold at a moment.
-pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
+pub(super) fn of(policy: &Policy, names: &NameFiles, at: Timestamp) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
         protocol: match &gateway.protocol {
@@ -17,7 +18,7 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
             policy::gateways::Protocol::Ftp { data_ports, is_active } => {
                 Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
             }
-            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(settings)),
+            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, names, settings)),
         },
         listen: gateway.listen,
         mode: match &gateway.mode {
@@ -43,9 +44,10 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
     policy.gateways.iter().map(one).collect()
 }
 
-fn of_dns(settings: &policy::gateways::Dns) -> Dns {
+fn of_dns(policy: &Policy, names: &NameFiles, settings: &policy::gateways::Dns) -> Dns {
     let view = |view: &policy::gateways::View| {
-        View::new(view.source.as_ref().map(addresses), [&view.entries[..]], &settings.local)
+        let files = std::iter::once(&view.entries[..]).chain(names.of_view(policy, view));
+        View::new(view.source.as_ref().map(addresses), files, &settings.local)
     };
     Dns {
         views: settings.views.iter().map(view).collect(),

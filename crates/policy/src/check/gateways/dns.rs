@@ -118,10 +118,23 @@ fn views<'t>(
     for section in &sections {
         section.text("description", c);
         let source = addresses(section, "source", objects, c);
+        let files = files(section, c);
         let entries = entries(section, c);
-        found.push(View { source: source?, entries: entries? });
+        found.push(View { source: source?, files: files?, entries: entries? });
     }
     Some(found)
+}
+
+/// Files of names; reads none of them.
+fn files(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
+    let Some(value) = section.value("file") else { return Some(Vec::new()) };
+    let files = texts(value, "file", c)?;
+    if let Some(empty) = files.iter().find(|file| file.value.is_empty()) {
+        let help = "write its path: \"/etc/rampart/hosts\"".to_owned();
+        c.report(empty.span.clone(), "a file of names has a path", Some(help));
+        return None;
+    }
+    Some(files.iter().map(|file| file.value.to_owned()).collect())
 }
 
 /// Lines as of `/etc/hosts`.
