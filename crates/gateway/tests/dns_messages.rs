@@ -97,9 +97,7 @@ fn decided(gateway: &Gateway, client: &str, bytes: &[u8]) -> String {
         }
         Decision::Refuse(rule, refusal) => {
             let rule = rule.map_or("none".to_owned(), name);
-            let said = refusal.code.map_or("nothing".to_owned(), |code| {
-                words(&answer::without_records(&asked, code, false, refusal.why))
-            });
+            let said = words(&answer::without_records(&asked, refusal.code, false, refusal.why));
             format!("{rule}: {}: {said}", refusal.reason)
         }
     }
@@ -137,8 +135,7 @@ fn rules_decide_by_client_name_and_type() {
         ("10.0.0.25", question("example.com", MX), "mail: ask"),
         ("10.0.0.25", question("example.com", 65280), "mail: ask"),
         ("10.0.0.25", question("example.com", A), "none: no-rule: REFUSED"),
-        // Whom no rule knows gets nothing.
-        ("198.51.100.1", question("www.test", A), "none: no-rule: nothing"),
+        ("198.51.100.1", question("www.test", A), "none: no-rule: REFUSED"),
         ("10.0.0.1", question("www.test", 252), "office: type: REFUSED"),
         ("10.0.0.1", question("www.test", 251), "office: type: REFUSED"),
         ("10.0.0.1", question("www.test", 41), "office: type: REFUSED"),
@@ -148,6 +145,11 @@ fn rules_decide_by_client_name_and_type() {
     ];
     for (client, bytes, expected) in rows {
         assert_eq!(decided(&gateway, client, bytes), *expected, "{client} {}", asked(bytes).1);
+        assert_eq!(
+            decide::is_known(&gateway, client.parse().unwrap()),
+            *client != "198.51.100.1",
+            "{client}"
+        );
     }
 }
 

@@ -25,8 +25,8 @@ pub enum Decision {
 pub struct Refusal {
     /// Short identifier.
     pub reason: &'static str,
-    /// What the client is told; `None`: nothing, if it may not be who it says.
-    pub code: Option<OptRcode>,
+    /// What the client is told.
+    pub code: OptRcode,
     /// The same for whoever knows explanations (RFC 8914).
     pub why: Option<u16>,
 }
@@ -36,19 +36,20 @@ pub const BLOCKED: u16 = 15;
 /// The explanation that the client may not ask.
 const PROHIBITED: u16 = 18;
 
+/// Whether a client may ask for anything. Whom no rule knows gets nothing by datagrams: its address may be forged.
+pub fn is_known(gateway: &Gateway, client: IpAddr) -> bool {
+    gateway.rules.iter().any(|rule| rule.allow && is_from(rule, client))
+}
+
 /// Decides about a question.
 pub fn decide(gateway: &Gateway, dns: &Dns, client: IpAddr, question: &Question) -> Decision {
-    let refused = |reason, why| Refusal { reason, code: Some(OptRcode::REFUSED), why };
+    let refused = |reason, why| Refusal { reason, code: OptRcode::REFUSED, why };
     let kind = question.kind.to_string();
     let found = gateway.rules.iter().position(|rule| matches(rule, client, &question.text, &kind));
     let place = match found {
         Some(place) if gateway.rules[place].allow => place,
         Some(place) => return Decision::Refuse(Some(place), refused("rule-deny", Some(BLOCKED))),
-        None if gateway.rules.iter().any(|rule| rule.allow && is_from(rule, client)) => {
-            return Decision::Refuse(None, refused("no-rule", Some(PROHIBITED)));
-        }
-        // Nobody whom no rule knows gets anything: the address may be forged.
-        None => return Decision::Refuse(None, Refusal { code: None, ..refused("no-rule", None) }),
+        None => return Decision::Refuse(None, refused("no-rule", Some(PROHIBITED))),
     };
     if !is_of_records(question.kind) {
         return Decision::Refuse(Some(place), refused("type", None));

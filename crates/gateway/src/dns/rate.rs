@@ -56,7 +56,7 @@ impl Rates {
             return Allowed::Answer;
         }
         place.beyond = place.beyond.wrapping_add(1);
-        if place.beyond % 2 == 0 { Allowed::Hint } else { Allowed::Nothing }
+        if place.beyond.is_multiple_of(2) { Allowed::Hint } else { Allowed::Nothing }
     }
 }
 

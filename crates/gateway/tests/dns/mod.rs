@@ -122,7 +122,7 @@ fn read_name(bytes: &[u8], mut at: usize) -> (String, usize) {
             if !text.is_empty() {
                 text.push('.');
             }
-            text.push_str(std::str::from_utf8(&bytes[at + 1..at + 1 + length]).unwrap());
+            text.push_str(&String::from_utf8_lossy(&bytes[at + 1..at + 1 + length]));
             at += 1 + length;
         }
     }

@@ -9,8 +9,6 @@ mod names;
 mod settings;
 pub(crate) mod worker;
 
-pub(crate) use names::check as check_names;
-
 use crate::api::GatewayStatus;
 use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
@@ -81,8 +79,8 @@ pub(crate) struct Gateways {
 #[derive(Default)]
 struct Shared {
     names: Mutex<NameFiles>,
-    /// What the keeper is to be sent next.
-    next: Mutex<Option<Wanted>>,
+    /// What the keeper is to be sent next: [`Wanted`].
+    next: Mutex<Option<Vec<u8>>>,
     state: Mutex<All>,
 }
 
@@ -91,6 +89,8 @@ struct Shared {
 struct All {
     gateways: Vec<Known>,
     events: VecDeque<(String, Event)>,
+    /// Why the gateways are as an earlier policy says.
+    too_much: Option<String>,
     /// Events that found no place.
     lost: u64,
     ended: Option<String>,
@@ -152,7 +152,10 @@ impl Gateways {
             names.read(policy, false);
             settings::of(policy, &names, at)
         };
+        let wanted = frame(&gateways);
         let mut all = self.shared.all();
+        all.too_much = wanted.as_ref().err().cloned();
+        let Ok(wanted) = wanted else { return };
         let before = std::mem::take(&mut all.gateways);
         let mut before: Vec<_> = before.into_iter().collect();
         for gateway in &gateways {
@@ -163,7 +166,7 @@ impl Gateways {
             all.gateways.push(known.unwrap_or_else(fresh));
         }
         // Under the lock, so that the last policy is the last that is sent.
-        *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Wanted { gateways });
+        *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
         let _ = self.wanted.try_send(());
     }
 
@@ -220,16 +223,49 @@ impl Gateways {
             let why = known.state.trouble.as_ref()?;
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
-        all.gateways.iter().filter_map(of_one).chain(self.names().troubles()).collect()
+        all.gateways
+            .iter()
+            .filter_map(of_one)
+            .chain(self.names().troubles())
+            .chain(all.too_much.clone())
+            .collect()
     }
+}
+
+/// What the keeper is sent.
+///
+/// # Errors
+/// It would be more than a frame: what to do.
+fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
+    let bytes =
+        serde_json::to_vec(&Wanted { gateways: gateways.to_vec() }).map_err(|error| error.to_string())?;
+    if bytes.len() > MOST_OF_A_FRAME {
+        return Err(format!(
+            "the rules and names of all gateways together take {} MiB, and may take {}: shorten them, or the files with names",
+            bytes.len() >> 20,
+            MOST_OF_A_FRAME >> 20
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Whether the gateways of a policy can be what it says, with the files that it names.
+///
+/// # Errors
+/// A file cannot be read, or there is more than gateways take: what to do.
+pub(crate) fn check_names(policy: &Policy, at: Timestamp) -> Result<(), String> {
+    names::check(policy)?;
+    let mut files = NameFiles::default();
+    files.read(policy, false);
+    let frame = frame(&settings::of(policy, &files, at));
+    frame.map(drop).map_err(|why| format!("{}: {why}", policy.file))
 }
 
 /// Sends the keeper what is wanted, whenever that has changed.
 fn send_wanted(stream: &UnixStream, waiting: &Receiver<()>, shared: &Shared) {
     for () in waiting {
         let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(wanted) = next else { continue };
-        let bytes = serde_json::to_vec(&wanted).unwrap_or_default();
+        let Some(bytes) = next else { continue };
         if let Err(error) = write_frame(stream, &bytes) {
             shared.all().ended.get_or_insert_with(|| error.to_string());
             return;
@@ -298,6 +334,22 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_more_than_a_frame_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[zones]\ninside = { interfaces = 'eth1' }\n[gateways.names]\nprotocol = 'dns'\nlisten = '10.0.0.1:53'\n\
+            local = 'a'\nviews = [{ file = 'hosts' }]\n[[gateways.names.rules]]\nname = 'all'\naction = 'allow'\n";
+        let policy = Policy::parse("p", text).unwrap().in_folder(Some(folder.path().to_owned()));
+        // Each has more than a hundred names above it, which no other has.
+        let name = |number: u32| format!("10.0.0.5 {}{number}.a\n", "x.".repeat(115));
+        for (names, is_good) in [(10, true), (2_000, false)] {
+            let lines: String = (0..names).map(name).collect();
+            std::fs::write(folder.path().join("hosts"), lines).unwrap();
+            let checked = check_names(&policy, Timestamp::UNIX_EPOCH);
+            assert_eq!(checked.is_ok(), is_good, "{names}: {checked:?}");
+        }
+    }
 
     #[test]
     fn events_that_a_gateway_had_no_room_for_are_counted_once() {

@@ -32,7 +32,7 @@ struct Known {
 ///
 /// # Errors
 /// The first that cannot, with its line and what to do.
-pub(crate) fn check(policy: &Policy) -> Result<(), String> {
+pub(super) fn check(policy: &Policy) -> Result<(), String> {
     for (gateway, file) in named(policy) {
         let path = path(policy, file);
         path.and_then(|path| read(&path).map(drop))

@@ -24,6 +24,9 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 /// Answers that are none, after which it is asked by TCP: somebody is guessing.
 const MOST_WRONG: usize = 16;
 
+/// Bytes of an answer by a datagram: more than any server sends that was told how much it may.
+const LONGEST_DATAGRAM: usize = 4096;
+
 /// What the first server says that can answer; `None` if none can in time.
 pub(super) async fn ask(shared: &Shared, gateway: &Gateway, question: &Question) -> Option<Answer> {
     let all = if gateway.resolvers.is_empty() { &shared.resolvers } else { &gateway.resolvers };
@@ -98,7 +101,7 @@ async fn by_datagram(
     // From now on the kernel takes datagrams of this server alone.
     socket.connect(server).await?;
     socket.send(question).await?;
-    let mut bytes = vec![0; usize::from(u16::MAX)];
+    let mut bytes = vec![0; LONGEST_DATAGRAM];
     for _ in 0..MOST_WRONG {
         let length = socket.recv(&mut bytes).await?;
         if let Some(heard) = understand(&bytes[..length]) {

@@ -5,7 +5,7 @@ mod ask;
 
 use super::client::{Ends, canonical};
 use super::relay::{abort, close, write_within};
-use super::{Admitted, Shared, counted_as, lock};
+use super::{Admitted, REST, Shared, counted_as, lock};
 use crate::config::{Dns, Gateway, Protocol};
 use crate::dns::answer::{self, Answer};
 use crate::dns::cache::{Cache, Key, Outcome};
@@ -97,8 +97,10 @@ pub(super) async fn serve_datagrams(socket: std::net::UdpSocket, shared: Arc<Sha
     let socket = Rc::new(socket);
     let mut buffer = vec![0; LONGEST_QUESTION];
     loop {
-        // An error is about a datagram that was sent, and whose receiver has gone.
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            tokio::time::sleep(REST).await;
+            continue;
+        };
         let gateway = shared.gateway();
         let asker = Asker { client: canonical(from), at: gateway.listen, is_datagram: true };
         match begin(&shared, &gateway, asker, &buffer[..length]) {
@@ -154,7 +156,13 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
     let Protocol::Dns(dns) = &gateway.protocol else { return Begun::Done(None) };
     let client = asker.client.ip();
     let allowed = lock(&shared.dns.rates).ask(counted_as(client), dns.rate, Instant::now());
-    let question = match question::read(bytes) {
+    let read = question::read(bytes);
+    if asker.is_datagram && !decide::is_known(gateway, client) {
+        let about = read.as_ref().ok().map(|question| (gateway, question));
+        refused(shared, asker, about, None, "no-rule", 0, [bytes.len(), 0]);
+        return Begun::Done(None);
+    }
+    let question = match read {
         Ok(question) => question,
         Err(Bad { reason, code, answer }) => {
             let answer = answer.filter(|_| allowed == Allowed::Answer);
@@ -183,12 +191,10 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
         }
         Decision::Ask(rule) => rule,
         Decision::Refuse(rule, refusal) => {
-            let code = refusal.code.or((!asker.is_datagram).then_some(OptRcode::REFUSED));
-            let answer = code.map(|code| answer::without_records(&question, code, false, refusal.why));
-            let lengths = [bytes.len(), answer.as_ref().map_or(0, Vec::len)];
-            let status = code.map_or(0, OptRcode::to_int);
-            refused(shared, asker, about, rule, refusal.reason, status, lengths);
-            return Begun::Done(answer);
+            let answer = answer::without_records(&question, refusal.code, false, refusal.why);
+            let lengths = [bytes.len(), answer.len()];
+            refused(shared, asker, about, rule, refusal.reason, refusal.code.to_int(), lengths);
+            return Begun::Done(Some(answer));
         }
     };
     let known = lock(&shared.dns.cache).get(&key(&question), Instant::now());
@@ -219,35 +225,51 @@ fn key(question: &Question) -> Key {
 /// Asks name servers, or waits for what they say to somebody else who asks the same.
 async fn finish(shared: &Shared, passed: &Passed) -> Vec<u8> {
     let key = key(&passed.question);
-    let outcome = match look_or_begin(&shared.dns, &key) {
-        Ok(mut waiting) => {
+    let (outcome, left) = match look_or_begin(&shared.dns, &key) {
+        Turn::Known(outcome, left) => (outcome, left),
+        Turn::Wait(mut waiting) => {
             let heard = waiting.wait_for(Option::is_some).await;
-            heard.ok().and_then(|heard| heard.clone()).flatten()
+            fresh(heard.ok().and_then(|heard| heard.clone()).flatten())
         }
-        Err(sender) => {
+        Turn::Ask(sender) => {
             let outcome = ask::ask(shared, &passed.gateway, &passed.question).await.map(Arc::new);
             keep(&shared.dns, &passed.gateway, &key, &outcome, passed.asker.client.ip());
             lock(&shared.dns.under_way).remove(&key);
             sender.send_replace(Some(outcome.clone()));
-            outcome
+            fresh(outcome)
         }
     };
-    let left = outcome.as_ref().map_or(0, |answer| answer.lifetime);
     deliver(shared, passed, outcome.as_deref(), left)
 }
 
-/// Where the answer to a question will be; or to whom it is to be said, if nobody has asked yet.
-fn look_or_begin(
-    state: &State,
-    key: &Key,
-) -> Result<watch::Receiver<Option<Outcome>>, watch::Sender<Option<Outcome>>> {
+/// What was heard just now holds for all of its time.
+fn fresh(outcome: Outcome) -> (Outcome, u32) {
+    let left = outcome.as_ref().map_or(0, |answer| answer.lifetime);
+    (outcome, left)
+}
+
+/// Who is to ask name servers.
+enum Turn {
+    /// Nobody: somebody else has got the answer meanwhile.
+    Known(Outcome, u32),
+    /// Somebody else is asking, and the answer will be here.
+    Wait(watch::Receiver<Option<Outcome>>),
+    /// Whoever has this, and the answer is to be said here.
+    Ask(watch::Sender<Option<Outcome>>),
+}
+
+fn look_or_begin(state: &State, key: &Key) -> Turn {
     let mut under_way = lock(&state.under_way);
     if let Some(waiting) = under_way.get(key) {
-        return Ok(waiting.clone());
+        return Turn::Wait(waiting.clone());
+    }
+    // Under the lock: an answer is kept before its question is taken away there.
+    if let Some((outcome, left)) = lock(&state.cache).get(key, Instant::now()) {
+        return Turn::Known(outcome, left);
     }
     let (sender, receiver) = watch::channel(None);
     under_way.insert(key.clone(), receiver);
-    Err(sender)
+    Turn::Ask(sender)
 }
 
 fn keep(state: &State, gateway: &Gateway, key: &Key, outcome: &Outcome, client: IpAddr) {
