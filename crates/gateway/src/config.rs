@@ -1,6 +1,7 @@
 //! What a gateway is to do: what its process is given, complete and checked. Rules are those that hold at the moment; when another moment
 //! comes, the process is given another set.
 
+use crate::dns::view::View;
 use crate::http::head;
 use crate::users::Users;
 use serde::{Deserialize, Serialize};
@@ -41,12 +42,27 @@ pub struct Gateway {
 }
 
 /// What a gateway speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http,
     /// FTP.
     Ftp(Ftp),
+    /// DNS.
+    Dns(Dns),
+}
+
+/// What a gateway of DNS knows and keeps. Hosts of its rules are names that are asked for, methods are types of records, and resolvers are whom it asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    /// Names with their addresses; the first view that has the client counts.
+    pub views: Vec<View>,
+    /// Zones of which nobody else is asked.
+    pub local: Vec<String>,
+    /// Bytes of answers that are kept.
+    pub cache: usize,
+    /// Answers in a second for one client.
+    pub rate: u32,
 }
 
 /// How a gateway of FTP has data.
@@ -101,6 +117,9 @@ pub struct Rule {
     pub largest_answer: Option<u64>,
     /// Whether what begins in the tunnel of `CONNECT` must be TLS for the host that it names.
     pub server_name: bool,
+    /// Of DNS: whether names and addresses of private networks may come from name servers.
+    #[serde(default)]
+    pub private_answers: bool,
     /// Whether requests that pass are recorded. Those that are refused always are.
     pub log: bool,
 }

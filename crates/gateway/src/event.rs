@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 /// A request that was refused, that failed, or that a rule with `log` carried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
+    /// Whether it came in a datagram.
+    #[serde(default)]
+    pub is_datagram: bool,
     /// The client.
     pub client: SocketAddr,
     /// Where it was connected to.
@@ -16,13 +19,13 @@ pub struct Event {
     pub reason: Option<String>,
     /// The user: who has logged in, or whom somebody said to be who was refused for that.
     pub user: Option<String>,
-    /// The method, if the request was understood.
+    /// The method, or the type of records, if the request was understood.
     pub method: Option<String>,
-    /// Host and port that it was for.
+    /// Host and port that it was for, or the name.
     pub host: Option<String>,
     /// The path, without its query: queries may have what is secret.
     pub path: Option<String>,
-    /// The status that the client got; 0 if it got none.
+    /// The status that the client got, of DNS the response code; 0 if it got none.
     pub status: u16,
     /// Bytes of the request's body, and of the answer's.
     pub bytes: [u64; 2],

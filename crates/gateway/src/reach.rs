@@ -27,7 +27,7 @@ pub fn is_own(address: IpAddr) -> bool {
 }
 
 /// The IPv4 address in one of IPv6 that is translated back on its way: mapped, NAT64 (RFC 6052), 6to4 (RFC 3056), compatible.
-fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
+pub(crate) fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = address else { return None };
     let octets = v6.octets();
     let at =
@@ -47,7 +47,7 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
 }
 
 /// Addresses that are no server's, or this machine's or a link's alone.
-fn never_a_server(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn never_a_server(address: IpAddr) -> Option<&'static str> {
     let (is_loopback, is_link_local, is_nobodys) = match address {
         IpAddr::V4(v4) => (
             v4.is_loopback(),

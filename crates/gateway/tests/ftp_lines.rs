@@ -22,6 +22,7 @@ fn rule(name: &str, hosts: &[&str], methods: &[&str], allow: bool) -> Rule {
         largest_request: None,
         largest_answer: None,
         server_name: false,
+        private_answers: false,
         log: false,
     }
 }

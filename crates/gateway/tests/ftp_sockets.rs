@@ -167,6 +167,7 @@ fn bed(is_plain: bool, limits: Limits) -> Bed {
         largest_request: Some(1000),
         largest_answer: Some(5),
         server_name: false,
+        private_answers: false,
         log: true,
     };
     let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();

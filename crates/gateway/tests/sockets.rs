@@ -36,6 +36,7 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
         largest_request: Some(1 << 20),
         largest_answer: None,
         server_name: false,
+        private_answers: false,
         log: true,
     };
     let mut gateway = Gateway {

@@ -20,6 +20,7 @@ fn rule(name: &str, allow: bool) -> Rule {
         largest_request: None,
         largest_answer: None,
         server_name: false,
+        private_answers: false,
         log: false,
     }
 }

@@ -46,6 +46,7 @@ fn bed(protocol: Protocol, origin: SocketAddr) -> Bed {
         largest_request: None,
         largest_answer: None,
         server_name: false,
+        private_answers: false,
         log: true,
     };
     let gateway = Gateway {

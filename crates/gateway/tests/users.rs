@@ -29,6 +29,7 @@ fn rule(name: &str, allow: bool, users: &[&str]) -> Rule {
         largest_request: None,
         largest_answer: None,
         server_name: false,
+        private_answers: false,
         log: false,
     }
 }

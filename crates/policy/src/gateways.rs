@@ -1,7 +1,7 @@
 //! Application gateways of a policy: who may ask for what through which of them. Only says so; the gateways themselves know nothing of policies.
 
 use crate::address::AddressSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// The most gateways of a policy.
@@ -45,7 +45,7 @@ pub struct Gateway {
 }
 
 /// What a gateway speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP.
     Http,
@@ -56,14 +56,44 @@ pub enum Protocol {
         /// Whether servers connect to it for data, instead of it to servers.
         is_active: bool,
     },
+    /// DNS. Hosts of its rules are names, methods are types of records, and resolvers are whom it asks.
+    Dns(Dns),
 }
+
+/// What is a gateway of DNS's alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dns {
+    /// Names with their addresses; the first view that has the client counts.
+    pub views: Vec<View>,
+    /// Zones of which nobody else is asked.
+    pub local: Vec<String>,
+    /// Bytes of answers that are kept.
+    pub cache: u64,
+    /// Answers in a second for one client.
+    pub rate: u32,
+}
+
+/// `[[gateways.NAME.views]]`: names as some clients know them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Clients; `None`: everybody.
+    pub source: Option<AddressSet>,
+    /// Files in the form of `/etc/hosts`, as they are written here; what an earlier one says of a name, a later one does not change.
+    pub files: Vec<String>,
+    /// Addresses with their names, as the policy itself has them: before the files.
+    pub entries: Vec<HostEntry>,
+}
+
+/// An address with its names, in small letters.
+pub type HostEntry = (IpAddr, Vec<String>);
 
 impl Protocol {
     /// The word of the policy, which reasons of events begin with too.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Ftp { .. } => "ftp",
+            Self::Dns(_) => "dns",
         }
     }
 }
@@ -71,6 +101,37 @@ impl Protocol {
 /// Commands of FTP that rules of a gateway are about.
 pub const FTP_METHODS: [&str; 12] =
     ["RETR", "LIST", "NLST", "STOR", "STOU", "APPE", "DELE", "RMD", "MKD", "RNFR", "RNTO", "MFMT"];
+
+/// Types of records that rules of a gateway of DNS are about, beside numbers (`TYPE65280`).
+pub const DNS_TYPES: [&str; 27] = [
+    "A",
+    "AAAA",
+    "ANY",
+    "CAA",
+    "CERT",
+    "CNAME",
+    "DNAME",
+    "DNSKEY",
+    "DS",
+    "HINFO",
+    "HTTPS",
+    "LOC",
+    "MX",
+    "NAPTR",
+    "NS",
+    "OPENPGPKEY",
+    "PTR",
+    "RP",
+    "SOA",
+    "SPF",
+    "SRV",
+    "SSHFP",
+    "SVCB",
+    "SMIMEA",
+    "TLSA",
+    "TXT",
+    "URI",
+];
 
 /// Who asks a gateway, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +176,8 @@ pub struct GatewayRule {
     pub largest_answer: Option<u64>,
     /// Whether tunnels must be TLS for the host that they name.
     pub server_name: bool,
+    /// Of DNS: whether names and addresses of private networks may come from name servers.
+    pub private_answers: bool,
     /// Whether requests that pass are recorded.
     pub log: bool,
     /// Whether it takes part.

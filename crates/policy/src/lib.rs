@@ -51,6 +51,7 @@ pub mod ends;
 pub mod exports;
 pub mod form;
 pub mod gateways;
+pub mod hosts;
 pub mod interpret;
 pub mod lists;
 pub mod model;

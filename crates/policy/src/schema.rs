@@ -67,9 +67,12 @@ tables! {
     IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates"];
     GATEWAY "[gateways.NAME]" ["protocol", "mode", "listen", "servers", "rules", "reach", "ports", "connect_ports", "resolvers", "look_up",
                                "decisions", "forwarded_for", "connections", "connections_per_client", "head_bytes", "head_fields",
-                               "head_time", "idle", "connect_time", "answer_time", "pooled", "data_ports", "to_servers", "users_file"];
+                               "head_time", "idle", "connect_time", "answer_time", "pooled", "data_ports", "to_servers",
+                               "forward_to", "local", "views", "cache", "rate", "users_file"];
     GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "paths", "methods", "schedule",
-                                            "largest_request", "largest_answer", "server_name", "log", "enabled", "users"];
+                                            "largest_request", "largest_answer", "server_name", "log", "enabled", "types", "private_answers",
+                                            "users"];
+    GATEWAY_VIEW "[[gateways.NAME.views]]" ["description", "source", "file", "entries"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate"];
 }

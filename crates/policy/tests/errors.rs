@@ -48,6 +48,7 @@ fn nat(keys: &str) -> String {
 /// A list that is fetched.
 const HTTP: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\n";
 const FTP: &str = "protocol = \"ftp\"\nlisten = \"10.0.0.1:2121\"\n";
+const DNS: &str = "protocol = \"dns\"\nlisten = \"10.0.0.1:53\"\n";
 const PUBLISH: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\nmode = \"publish\"\n";
 
 /// A gateway with these keys and a rule.
@@ -224,8 +225,27 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a gateway of what is for the firewall", rule("to = \"self\"\nservice = \"http\"\ngateway = \"g\""), "4:1 what is from or to the firewall itself is not handed"),
         ("a gateway where the kernel forwards", format!("[settings]\nforwarding = \"kernel\"\n{}", rule("service = \"http\"\ngateway = \"g\"")), "transparent gateways need the firewall's own forwarding"),
         ("a gateway without a protocol", gateway("listen = \"10.0.0.1:1\""), "1:11 the gateway `g` has no `protocol`"),
-        ("a gateway of another protocol", gateway("protocol = \"dns\"\nlisten = \"10.0.0.1:53\""), "2:12 this version has no gateway for DNS"),
-        ("a gateway of no protocol", gateway("protocol = \"sip\"\nlisten = \"10.0.0.1:53\""), "2:12 `protocol` cannot be `sip`"),
+        ("a gateway of another protocol", gateway("protocol = \"sip\"\nlisten = \"10.0.0.1:53\""), "2:12 `protocol` cannot be `sip` | write protocol = \"http\", \"ftp\" or \"dns\""),
+        ("a mode of DNS", gateway(&format!("{DNS}mode = \"transparent\"")), "4:8 `mode` is for protocol = \"http\" and \"ftp\""),
+        ("DNS at every address", gateway("protocol = \"dns\"\nlisten = \"0.0.0.0:53\""), "3:1 a gateway of DNS cannot listen at every address"),
+        ("DNS that asks itself", gateway(&format!("{DNS}forward_to = \"10.0.0.1\"")), "4:1 the gateway would ask itself"),
+        ("a name server of DNS by name", gateway(&format!("{DNS}forward_to = \"dns.test\"")), "`dns.test` is no name server"),
+        ("the other key for name servers", gateway(&format!("{DNS}resolvers = \"10.0.0.3\"")), "`resolvers` is for protocol = \"http\" and \"ftp\" | write `forward_to`"),
+        ("ports of DNS", gateway(&format!("{DNS}ports = 53")), "`ports` is for protocol = \"http\""),
+        ("a zone that is an address", gateway(&format!("{DNS}local = \"10.0.0.1\"")), "`10.0.0.1` cannot stand in `local`"),
+        ("a cache of nothing", gateway(&format!("{DNS}cache = \"1KiB\"")), "`cache` cannot be `1KiB`"),
+        ("a rate of nothing", gateway(&format!("{DNS}rate = 0")), "`rate` must lie between 1 and 1000000"),
+        ("a view without a name", gateway(&format!("{DNS}views = [{{ entries = \"10.0.0.5\" }}]")), "the address 10.0.0.5 has no name"),
+        ("a view of names first", gateway(&format!("{DNS}views = [{{ entries = \"a.lan 10.0.0.5\" }}]")), "`a.lan` is no address"),
+        ("a view without a path", gateway(&format!("{DNS}views = [{{ file = \"\" }}]")), "a file of names has a path"),
+        ("a view's key", gateway(&format!("{DNS}views = [{{ files = \"a\" }}]")), "has no key `files` | did you mean `file`?"),
+        ("a cache of HTTP", gateway(&format!("{HTTP}cache = \"1MiB\"")), "`cache` is for protocol = \"dns\""),
+        ("views of FTP", gateway(&format!("{FTP}views = []")), "`views` is for protocol = \"dns\""),
+        ("a type that is not known", format!("[gateways.g]\n{DNS}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\ntypes = \"AAAAA\""), "`AAAAA` cannot stand in `types`"),
+        ("a method of DNS", format!("[gateways.g]\n{DNS}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\nmethods = \"GET\""), "`methods` is for protocol = \"http\""),
+        ("a name that is an address", format!("[gateways.g]\n{DNS}[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\nhosts = \"10.0.0.5\""), "nobody asks for the name `10.0.0.5`"),
+        ("private answers that are denied", format!("[gateways.g]\n{DNS}[[gateways.g.rules]]\nname = \"r\"\naction = \"deny\"\nprivate_answers = true"), "`private_answers` needs a rule that allows"),
+        ("types of HTTP", gateway_rule("action = \"deny\"\ntypes = \"A\""), "`types` is for protocol = \"dns\""),
         ("published servers of FTP", gateway(&format!("{FTP}mode = \"publish\"")), "`publish` is for protocol = \"http\""),
         ("a head of FTP", gateway(&format!("{FTP}head_bytes = 2000")), "`head_bytes` is for protocol = \"http\""),
         ("tunnels of FTP", gateway(&format!("{FTP}connect_ports = 443")), "`connect_ports` is for protocol = \"http\""),
@@ -239,6 +259,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("users of clients that know of no gateway", gateway(&format!("{HTTP}mode = \"transparent\"")) + "users = \"*\"", "`users` is for mode = \"explicit\" and \"publish\""),
         ("the same of FTP", gateway(&format!("{FTP}mode = \"transparent\"")) + "hosts = \"192.0.2.1\"\nusers = \"*\"", "`users` is for mode = \"explicit\" and \"publish\""),
         ("a file of users where nobody logs in", gateway(&format!("{HTTP}mode = \"transparent\"\nusers_file = \"u\"")), "`users_file` is for mode = \"explicit\" and \"publish\""),
+        ("users of names", gateway(DNS) + "users = \"*\"", "`users` is for protocol = \"http\" and \"ftp\""),
+        ("a file of users for names", gateway(&format!("{DNS}users_file = \"u\"")), "`users_file` is for protocol = \"http\" and \"ftp\""),
         ("no file of users", gateway(&format!("{HTTP}users_file = \"\"")), "`users_file` names no file"),
         ("a user who is none", gateway(&format!("{HTTP}users_file = \"u\"")) + "users = [\"anna\", \"Ben\"]", "`Ben` cannot stand in `users`"),
         ("a group without a name", gateway(&format!("{HTTP}users_file = \"u\"")) + "users = \"@\"", "`@` cannot stand in `users`"),

@@ -3,7 +3,7 @@
 use super::logins::Refusal;
 use super::page::{self, Reader};
 use super::relay::{Buffer, abort, close, write_within};
-use super::{Local, Shared, forward, ftp, tunnel};
+use super::{Local, Shared, dns, forward, ftp, tunnel};
 use crate::config::{Gateway, Mode, Protocol};
 use crate::decide::{self, Asked, Decision};
 use crate::event::Event;
@@ -47,8 +47,10 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
     let is_transparent = gateway.mode == Mode::Transparent;
     let refused = if is_transparent { local.refusal(at.ip(), &gateway) } else { None };
     let ends = Ends { client: from, at, refused };
-    if let Protocol::Ftp(settings) = gateway.protocol {
-        return ftp::serve(local, stream, ends, settings).await;
+    match gateway.protocol {
+        Protocol::Ftp(settings) => return ftp::serve(local, stream, ends, settings).await,
+        Protocol::Dns(_) => return dns::serve(shared, stream, ends).await,
+        Protocol::Http => {}
     }
     Shared::count(&shared.counted.connections);
     let Some(_admitted) = shared.admit(from.ip()) else {
@@ -247,6 +249,7 @@ pub(super) fn event(
 ) -> Event {
     let asked = known.and_then(|(_, asked)| asked);
     Event {
+        is_datagram: false,
         client: ends.client,
         at: ends.at,
         rule: rule.map(|place| gateway.rules[place].name.clone()),

@@ -1,6 +1,7 @@
 //! The sockets of a gateway: clients are accepted by a thread for each processor, each with its own connections to servers. Every wait has an end.
 
 mod client;
+mod dns;
 mod forward;
 mod ftp;
 mod logins;
@@ -13,14 +14,14 @@ mod upstream;
 
 use crate::config::Gateway;
 use crate::decide::{Asked, Decision};
-use crate::dns;
+use crate::dns::lookup;
 use crate::event::{Counts, Event};
 use crate::reach;
 use pool::Pool;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -58,11 +59,12 @@ struct Shared {
     gateway: watch::Receiver<Arc<Gateway>>,
     /// The name servers of the machine.
     resolvers: Vec<SocketAddr>,
-    names: Mutex<dns::Cache>,
+    names: Mutex<lookup::Cache>,
     decisions: Mutex<Decisions>,
     clients: Mutex<HashMap<IpAddr, u32>>,
     expected: ftp::Expected,
     logins: logins::Logins,
+    dns: dns::State,
     counted: Counted,
     events: SyncSender<Event>,
 }
@@ -120,6 +122,7 @@ impl Server {
             clients: Mutex::default(),
             expected: ftp::Expected::default(),
             logins: logins::Logins::new()?,
+            dns: dns::State::default(),
             counted: Counted::default(),
             events,
         });
@@ -138,9 +141,28 @@ impl Server {
         Ok(Self { gateway: sender, shared })
     }
 
+    /// Serves datagrams, too, by a thread of its own.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors or threads left.
+    pub fn serve_datagrams(&self, socket: UdpSocket) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::clone(&self.shared);
+        std::thread::Builder::new().spawn(move || {
+            LocalSet::new().block_on(&runtime, dns::serve_datagrams(socket, shared));
+        })?;
+        Ok(())
+    }
+
     /// From now on it does this. Requests that are under way end as they began; tunnels are judged again. Where it listens stays.
     pub fn set(&self, gateway: Gateway) {
+        let before = self.shared.gateway();
+        let asks_others = before.resolvers != gateway.resolvers;
         self.gateway.send_replace(Arc::new(gateway));
+        if asks_others {
+            self.shared.dns.forget();
+        }
     }
 
     /// What it has done.
@@ -179,6 +201,19 @@ pub fn listen(address: SocketAddr, transparent: Option<u32>) -> io::Result<TcpLi
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A socket for datagrams at an address.
+///
+/// # Errors
+/// The address is nobody's here, or somebody else has it.
+pub fn listen_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
     Ok(socket.into())
 }
 

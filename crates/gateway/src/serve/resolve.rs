@@ -3,7 +3,7 @@
 
 use super::{Shared, lock};
 use crate::config::Gateway;
-use crate::dns::{self, Answer, Kind};
+use crate::dns::lookup::{self as dns, Answer, Kind};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

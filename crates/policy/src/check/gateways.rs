@@ -1,5 +1,6 @@
 //! `[gateways.NAME]`: where a gateway listens, what it is for, and its rules.
 
+mod dns;
 mod ftp;
 mod users;
 
@@ -15,7 +16,7 @@ use crate::model::{Action, Effect, Rule, SELF, ZoneSet};
 use crate::schedule::Schedule;
 use crate::service::{self, ServicePart, ServiceSet};
 use crate::settings::Forwarding;
-use crate::{quantity, schema};
+use crate::{hosts, quantity, schema};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
@@ -175,19 +176,20 @@ enum Way {
 enum Speaks {
     Http,
     Ftp,
+    Dns,
 }
 
+const PROTOCOLS: &str = "\"http\", \"ftp\" or \"dns\"";
+
 fn protocol(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Speaks> {
-    let protocol = section.required_text("protocol", "\"http\" or \"ftp\"", c)?;
+    let protocol = section.required_text("protocol", PROTOCOLS, c)?;
     match protocol.value {
         "http" => Some(Speaks::Http),
         "ftp" => Some(Speaks::Ftp),
+        "dns" => Some(Speaks::Dns),
         other => {
-            let what = match other {
-                "dns" => "this version has no gateway for DNS".to_owned(),
-                other => format!("`protocol` cannot be `{}`", shortened(other)),
-            };
-            c.report(protocol.span, what, Some("write protocol = \"http\" or \"ftp\"".to_owned()));
+            let what = format!("`protocol` cannot be `{}`", shortened(other));
+            c.report(protocol.span, what, Some(format!("write protocol = {PROTOCOLS}")));
             None
         }
     }
@@ -199,6 +201,11 @@ fn mode(section: &Section<'_>, speaks: Option<Speaks>, c: &mut Collector<'_>) ->
     };
     match mode.value {
         "explicit" => Some(Way::Explicit),
+        _ if speaks == Some(Speaks::Dns) => {
+            let help = "take `mode` out: clients ask a gateway of DNS by its address".to_owned();
+            c.report(mode.span, "`mode` is for protocol = \"http\" and \"ftp\"", Some(help));
+            None
+        }
         "publish" if speaks == Some(Speaks::Ftp) => {
             let help =
                 "servers of FTP are not published by name: translate the destination ([[nat]])".to_owned();
@@ -231,13 +238,19 @@ fn gateway<'t>(
     let usual_port = if speaks == Some(Speaks::Ftp) { 21 } else { 80 };
     let ports = ports(section, "ports", &[usual_port], c);
     let connect_ports = self::ports(section, "connect_ports", &[443], c);
-    let resolvers = resolvers(section, c);
+    let resolvers =
+        resolvers(section, if speaks == Some(Speaks::Dns) { "forward_to" } else { "resolvers" }, c);
     let look_up = section.flag("look_up", c).unwrap_or(true);
     let decisions = decisions(section, c);
     let forwarded_for = section.flag("forwarded_for", c).unwrap_or(false);
-    let users_file = users::file(section, kind == Some(Way::Transparent), c);
+    let users_file = users::file(section, c);
     let mut limits = limits(section, c);
     let protocol = match speaks {
+        Some(Speaks::Dns) => {
+            dns::usual_limits(section, &mut limits);
+            dns::read(section, listen, resolvers.as_deref().unwrap_or_default(), objects, c)
+                .map(Protocol::Dns)
+        }
         Some(Speaks::Ftp) => {
             if section.value("idle").is_none() {
                 limits.idle = ftp::USUAL_IDLE;
@@ -246,6 +259,7 @@ fn gateway<'t>(
         }
         Some(Speaks::Http) => {
             ftp::only_of(section, &["data_ports", "to_servers"], "ftp", c);
+            ftp::only_of(section, &dns::KEYS, "dns", c);
             Some(Protocol::Http)
         }
         None => None,
@@ -387,10 +401,10 @@ fn ports(section: &Section<'_>, key: &'static str, usual: &[u16], c: &mut Collec
     Some(found)
 }
 
-fn resolvers(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<SocketAddr>> {
-    let Some(value) = section.value("resolvers") else { return Some(Vec::new()) };
+fn resolvers(section: &Section<'_>, key: &'static str, c: &mut Collector<'_>) -> Option<Vec<SocketAddr>> {
+    let Some(value) = section.value(key) else { return Some(Vec::new()) };
     let mut found = Vec::new();
-    for text in texts(value, "resolvers", c)? {
+    for text in texts(value, key, c)? {
         let address = text.value.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53));
         match address.or_else(|_| text.value.parse::<SocketAddr>()) {
             Ok(address) if address.port() != 0 && !address.ip().is_unspecified() => found.push(address),
@@ -501,21 +515,27 @@ fn rule<'t>(
     let source = addresses(section, "source", objects, c);
     let hosts = words(section, "hosts", |word| host(word, true), HOST_HELP, c);
     let paths = words(section, "paths", path, PATH_HELP, c);
-    let methods = if speaks == Some(Speaks::Ftp) {
-        ftp::only_of(section, &["paths", "server_name"], "http", c);
-        words(section, "methods", ftp::method, &ftp::method_help(), c)
-    } else {
-        words(section, "methods", method, METHOD_HELP, c)
+    if speaks != Some(Speaks::Dns) {
+        ftp::only_of(section, &dns::KEYS_OF_RULES, "dns", c);
+    }
+    let methods = match speaks {
+        Some(Speaks::Ftp) => {
+            ftp::only_of(section, &["paths", "server_name"], "http", c);
+            words(section, "methods", ftp::method, &ftp::method_help(), c)
+        }
+        Some(Speaks::Dns) => dns::types(section, hosts.as_deref().unwrap_or_default(), c),
+        _ => words(section, "methods", method, METHOD_HELP, c),
     };
     let users = words(section, "users", users::word, users::HELP, c);
     let schedule = schedule(section, root, schedules, c);
     let largest_request = size(section, "largest_request", c);
     let largest_answer = size(section, "largest_answer", c);
     let server_name = section.flag("server_name", c).unwrap_or(false);
+    let private_answers = section.flag("private_answers", c).unwrap_or(false);
     let log = section.flag("log", c).unwrap_or(false);
     let enabled = section.flag("enabled", c).unwrap_or(true);
     if allow == Some(false) {
-        for key in ["largest_request", "largest_answer", "server_name"] {
+        for key in ["largest_request", "largest_answer", "server_name", "private_answers"] {
             if section.value(key).is_some() {
                 let help = format!("take `{key}` out, or write action = \"allow\"");
                 c.report(section.key_span(key), format!("`{key}` needs a rule that allows"), Some(help));
@@ -534,6 +554,7 @@ fn rule<'t>(
         largest_request: largest_request?,
         largest_answer: largest_answer?,
         server_name,
+        private_answers,
         log,
         enabled,
     })
@@ -579,17 +600,7 @@ fn host(word: &str, or_pattern: bool) -> Option<String> {
         return Some(address.to_string());
     }
     let name = if or_pattern { word.strip_prefix("*.").unwrap_or(word) } else { word };
-    let is_good = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-        (1..=63).contains(&label.len())
-            && label.bytes().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit()) || label.starts_with("0x");
-    let is_name =
-        name.len() <= 253 && name.split('.').all(is_good) && !name.rsplit('.').next().is_some_and(is_number);
-    is_name.then(|| word.to_owned())
+    hosts::is_name(name).then(|| word.to_owned())
 }
 
 fn path(word: &str) -> Option<String> {

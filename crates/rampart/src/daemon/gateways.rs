@@ -57,18 +57,21 @@ impl Daemon {
         }
     }
 
-    /// Reads files of users again that have changed. False once the firewall is down.
-    pub(crate) fn refresh_users(&self, now: Moment) -> bool {
+    /// Reads files of names and of users for gateways again that have changed. False once the firewall is down.
+    pub(crate) fn refresh_gateways(&self, now: Moment) -> bool {
         let Some(policy) = self.running().as_ref().map(|running| Arc::clone(&running.policy)) else {
             return false;
         };
         // The state is not held while a disk may be slow.
-        if self.gateways.as_ref().is_ok_and(|gateways| gateways.read_users(&policy)) {
+        let Ok(gateways) = &self.gateways else { return true };
+        let (names, users) = (gateways.read_names(&policy), gateways.read_users(&policy));
+        if names || users {
             let running = self.running();
             if running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.policy, &policy)) {
                 self.run_gateways(&policy, now.wall);
             }
-            drop(running);
+        }
+        if users {
             self.report(
                 now.wall,
                 Kind::Refreshed,
@@ -111,7 +114,7 @@ impl Daemon {
 /// An event of a gateway in the words of the event log.
 fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
     let protocol =
-        policy.gateways.iter().find(|gateway| gateway.name == name).map(|gateway| gateway.protocol);
+        policy.gateways.iter().find(|gateway| gateway.name == name).map(|gateway| &gateway.protocol);
     let protocol = protocol.map_or("http", policy::gateways::Protocol::name);
     let zone = policy.zones.iter().find(|zone| zone.networks.contains(event.client.ip()));
     EventDetails {
@@ -119,7 +122,7 @@ fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
         rule: event.rule.map(|rule| format!("{name}/{rule}")),
         source_list: None,
         destination_list: None,
-        protocol: "tcp".to_owned(),
+        protocol: if event.is_datagram { "udp" } else { "tcp" }.to_owned(),
         source: event.client.ip().to_canonical(),
         source_port: event.client.port(),
         destination: event.at.ip().to_canonical(),

@@ -170,6 +170,10 @@ impl Daemon {
     }
 
     fn replace(&self, policy: Policy, coming: &Coming<'_>, now: Moment) -> Result<Applied, Refused> {
+        // Whoever goes back to a policy gets it even if its files are gone.
+        if matches!(coming.way, Way::Apply | Way::Reload) {
+            crate::gateways::check_names(&policy, now.wall).map_err(|why| Refused::new(422, why))?;
+        }
         let tables = build(&policy, now.wall)?;
         let loaded = self.load_lists(&policy, coming.way == Way::Restore, now.wall)?;
         // What is gone back to may be older than its file, which then is a trouble.

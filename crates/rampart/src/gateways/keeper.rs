@@ -6,13 +6,13 @@ use super::{Happened, MOST_OF_A_FRAME, Report, State, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
-use gateway::config::{Gateway, Mode};
+use gateway::config::{Gateway, Mode, Protocol};
 use gateway::event::{Counts, Event};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{User, setsid};
 use std::io;
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
@@ -134,10 +134,9 @@ fn serve(stream: &UnixStream) {
     while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
         let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
         let is_same = |one: &Gateway, other: &Gateway| {
-            let is_transparent = |it: &Gateway| it.mode == Mode::Transparent;
-            one.name == other.name
-                && one.listen == other.listen
-                && is_transparent(one) == is_transparent(other)
+            let sockets =
+                |it: &Gateway| (it.mode == Mode::Transparent, matches!(it.protocol, Protocol::Dns(_)));
+            one.name == other.name && one.listen == other.listen && sockets(one) == sockets(other)
         };
         let (stays, goes): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(known, _)| gateways.iter().any(|gateway| is_same(gateway, known)));
@@ -179,10 +178,10 @@ impl Reporter {
 fn keep(kept: &Kept, reporter: &Reporter) {
     let mut state = State::default();
     let mut rest = FIRST_REST;
-    let Some(listener) = listen(kept, reporter, &mut state) else { return };
+    let Some(sockets) = listen(kept, reporter, &mut state) else { return };
     loop {
         let began = Instant::now();
-        let ended = match start(kept, &listener) {
+        let ended = match start(kept, &sockets) {
             Ok(Some((child, stream))) => {
                 state.is_up = true;
                 state.trouble = None;
@@ -211,16 +210,22 @@ fn keep(kept: &Kept, reporter: &Reporter) {
     }
 }
 
-/// The listening socket, as soon as it can be had; `None` if the gateway is not wanted any more.
-fn listen(kept: &Kept, reporter: &Reporter, state: &mut State) -> Option<TcpListener> {
+/// Where clients of a gateway come to: a listening socket, and of DNS one for datagrams at the same address.
+type Sockets = (TcpListener, Option<UdpSocket>);
+
+/// The sockets, as soon as they can be had; `None` if the gateway is not wanted any more.
+fn listen(kept: &Kept, reporter: &Reporter, state: &mut State) -> Option<Sockets> {
     loop {
-        let (address, is_transparent) = {
+        let (address, is_transparent, has_datagrams) = {
             let now = kept.now();
             let wanted = now.wanted.as_ref()?;
-            (wanted.listen, wanted.mode == Mode::Transparent)
+            let is_transparent = wanted.mode == Mode::Transparent;
+            (wanted.listen, is_transparent, matches!(wanted.protocol, Protocol::Dns(_)))
         };
-        match gateway::serve::listen(address, is_transparent.then_some(dataplane::GATEWAY_LISTENS)) {
-            Ok(listener) => return Some(listener),
+        let listener = gateway::serve::listen(address, is_transparent.then_some(dataplane::GATEWAY_LISTENS));
+        let datagrams = || has_datagrams.then(|| gateway::serve::listen_datagrams(address)).transpose();
+        match listener.and_then(|listener| Ok((listener, datagrams()?))) {
+            Ok(sockets) => return Some(sockets),
             Err(error) => {
                 let trouble = format!("it cannot listen at {address}: {error}");
                 if state.trouble.as_ref() != Some(&trouble) {
@@ -234,12 +239,16 @@ fn listen(kept: &Kept, reporter: &Reporter, state: &mut State) -> Option<TcpList
 }
 
 /// Starts a gateway's process and tells it what it is to do; `None` if it is not wanted any more.
-fn start(kept: &Kept, listener: &TcpListener) -> io::Result<Option<(Child, UnixStream)>> {
+fn start(kept: &Kept, (listener, datagrams): &Sockets) -> io::Result<Option<(Child, UnixStream)>> {
     let mut command = command(super::WORKER);
     command.env_clear().current_dir("/");
     let stream = connect(&mut command)?;
     // In the place of its standard output, where programs find what they write to without being told its number.
     command.stdout(Stdio::from(OwnedFd::from(listener.try_clone()?)));
+    if let Some(datagrams) = datagrams {
+        // In that of its standard error. What a process writes there by mistake has no receiver and goes nowhere.
+        command.stderr(Stdio::from(OwnedFd::from(datagrams.try_clone()?)));
+    }
     let child = command.spawn()?;
     let mut now = kept.now();
     let Some(gateway) = &now.wanted else {

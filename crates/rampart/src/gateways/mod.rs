@@ -5,6 +5,7 @@
 //! whatever becomes of them.
 
 pub(crate) mod keeper;
+mod names;
 mod settings;
 mod users;
 pub(crate) mod worker;
@@ -16,11 +17,13 @@ use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use gateway::event::{Counts, Event};
 use jiff::Timestamp;
+use names::NameFiles;
 use policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,8 +82,9 @@ pub(crate) struct Gateways {
 
 #[derive(Default)]
 struct Shared {
-    /// What the keeper is to be sent next.
-    next: Mutex<Option<Wanted>>,
+    names: Mutex<NameFiles>,
+    /// What the keeper is to be sent next: [`Wanted`].
+    next: Mutex<Option<Vec<u8>>>,
     state: Mutex<All>,
     users: Mutex<users::Files>,
     /// Held while files of users are read.
@@ -92,6 +96,8 @@ struct Shared {
 struct All {
     gateways: Vec<Known>,
     events: VecDeque<(String, Event)>,
+    /// Why the gateways are as an earlier policy says.
+    too_much: Option<String>,
     /// Events that found no place.
     lost: u64,
     ended: Option<String>,
@@ -148,8 +154,15 @@ impl Gateways {
 
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
     pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
-        let gateways = settings::of(policy, at, |gateway| self.users().of(policy, gateway));
+        let gateways = {
+            let mut names = self.names();
+            names.read(policy, false);
+            settings::of(policy, at, &names, &self.users())
+        };
+        let wanted = frame(&gateways);
         let mut all = self.shared.all();
+        all.too_much = wanted.as_ref().err().cloned();
+        let Ok(wanted) = wanted else { return };
         let before = std::mem::take(&mut all.gateways);
         let mut before: Vec<_> = before.into_iter().collect();
         for gateway in &gateways {
@@ -160,7 +173,7 @@ impl Gateways {
             all.gateways.push(known.unwrap_or_else(fresh));
         }
         // Under the lock, so that the last policy is the last that is sent.
-        *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Wanted { gateways });
+        *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
         let _ = self.wanted.try_send(());
     }
 
@@ -176,6 +189,20 @@ impl Gateways {
 
     fn users(&self) -> MutexGuard<'_, users::Files> {
         self.shared.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads files with names again that have changed. Returns whether there were any: then the gateways are to be set once more.
+    pub(crate) fn read_names(&self, policy: &Policy) -> bool {
+        let mut names = self.names();
+        let has_changed = names.has_changed(policy);
+        if has_changed {
+            names.read(policy, true);
+        }
+        has_changed
+    }
+
+    fn names(&self) -> MutexGuard<'_, NameFiles> {
+        self.shared.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has happened since this was asked last: events with their gateways, how many more there were, and sentences to report.
@@ -217,16 +244,67 @@ impl Gateways {
             let why = known.state.trouble.as_ref()?;
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
-        all.gateways.iter().filter_map(of_one).chain(self.users().troubles()).collect()
+        all.gateways
+            .iter()
+            .filter_map(of_one)
+            .chain(self.names().troubles())
+            .chain(self.users().troubles())
+            .chain(all.too_much.clone())
+            .collect()
     }
+}
+
+/// Where a file is that a policy names.
+///
+/// # Errors
+/// The policy came without its folder: what to do.
+fn place_of(policy: &Policy, file: &str) -> Result<PathBuf, String> {
+    let path = Path::new(file);
+    match policy.folder.as_deref() {
+        _ if path.is_absolute() => Ok(path.to_owned()),
+        Some(folder) => Ok(folder.join(path)),
+        None => {
+            Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
+        }
+    }
+}
+
+/// What the keeper is sent.
+///
+/// # Errors
+/// It would be more than a frame: what to do.
+fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
+    let bytes =
+        serde_json::to_vec(&Wanted { gateways: gateways.to_vec() }).map_err(|error| error.to_string())?;
+    if bytes.len() > MOST_OF_A_FRAME {
+        return Err(format!(
+            "the rules and names of all gateways together take {} MiB, and may take {}: shorten them, or the files with names",
+            bytes.len() >> 20,
+            MOST_OF_A_FRAME >> 20
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Whether the gateways of a policy can be what it says, with the files that it names.
+///
+/// # Errors
+/// A file cannot be read, or there is more than gateways take: what to do.
+pub(crate) fn check_names(policy: &Policy, at: Timestamp) -> Result<(), String> {
+    names::check(policy)?;
+    let mut files = NameFiles::default();
+    files.read(policy, false);
+    let mut users = users::Files::default();
+    users.read(policy);
+    let frame = frame(&settings::of(policy, at, &files, &users));
+    frame.map(drop).map_err(|why| format!("{}: {why}", policy.file))
 }
 
 /// Sends the keeper what is wanted, whenever that has changed.
 fn send_wanted(stream: &UnixStream, waiting: &Receiver<()>, shared: &Shared) {
     for () in waiting {
         let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(wanted) = next else { continue };
-        let bytes = serde_json::to_vec(&wanted).unwrap_or_default();
+        let Some(bytes) = next else { continue };
         if let Err(error) = write_frame(stream, &bytes) {
             shared.all().ended.get_or_insert_with(|| error.to_string());
             return;
@@ -296,6 +374,22 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_more_than_a_frame_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[zones]\ninside = { interfaces = 'eth1' }\n[gateways.names]\nprotocol = 'dns'\nlisten = '10.0.0.1:53'\n\
+            local = 'a'\nviews = [{ file = 'hosts' }]\n[[gateways.names.rules]]\nname = 'all'\naction = 'allow'\n";
+        let policy = Policy::parse("p", text).unwrap().in_folder(Some(folder.path().to_owned()));
+        // Each has more than a hundred names above it, which no other has.
+        let name = |number: u32| format!("10.0.0.5 {}{number}.a\n", "x.".repeat(115));
+        for (names, is_good) in [(10, true), (2_000, false)] {
+            let lines: String = (0..names).map(name).collect();
+            std::fs::write(folder.path().join("hosts"), lines).unwrap();
+            let checked = check_names(&policy, Timestamp::UNIX_EPOCH);
+            assert_eq!(checked.is_ok(), is_good, "{names}: {checked:?}");
+        }
+    }
 
     #[test]
     fn events_that_a_gateway_had_no_room_for_are_counted_once() {

@@ -1,7 +1,9 @@
 //! What a policy says of its gateways, as their processes get it.
 
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
-use gateway::users::Users;
+use super::names::NameFiles;
+use super::users;
+use gateway::config::{Addresses, Dns, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
+use gateway::dns::{self, view::View};
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
@@ -9,18 +11,15 @@ use policy::gateways::{GatewayLimits, GatewayRule};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The gateways of a policy, with the rules that hold at a moment.
-pub(super) fn of(
-    policy: &Policy,
-    at: Timestamp,
-    users: impl Fn(&policy::gateways::Gateway) -> Option<Users>,
-) -> Vec<Gateway> {
+pub(super) fn of(policy: &Policy, at: Timestamp, names: &NameFiles, users: &users::Files) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
-        protocol: match gateway.protocol {
+        protocol: match &gateway.protocol {
             policy::gateways::Protocol::Http => Protocol::Http,
             policy::gateways::Protocol::Ftp { data_ports, is_active } => {
-                Protocol::Ftp(Ftp { data_ports, is_active })
+                Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
             }
+            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, names, settings)),
         },
         listen: gateway.listen,
         mode: match &gateway.mode {
@@ -30,7 +29,10 @@ pub(super) fn of(
                 servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
             ),
         },
-        rules: (gateway.rules.iter()).filter(|rule| policy.gateway_rule_holds(rule, at)).map(rule).collect(),
+        rules: (gateway.rules.iter())
+            .filter(|rule| policy.gateway_rule_holds(rule, at))
+            .map(|it| rule(it, matches!(gateway.protocol, policy::gateways::Protocol::Dns(_))))
+            .collect(),
         reach: addresses(&gateway.reach),
         ports: gateway.ports.clone(),
         connect_ports: gateway.connect_ports.clone(),
@@ -38,24 +40,40 @@ pub(super) fn of(
         look_up: gateway.look_up,
         decisions: gateway.decisions,
         forwarded_for: gateway.forwarded_for,
-        users: users(gateway),
+        users: users.of(policy, gateway),
         limits: limits(&gateway.limits),
     };
     policy.gateways.iter().map(one).collect()
 }
 
-fn rule(rule: &GatewayRule) -> Rule {
+fn of_dns(policy: &Policy, names: &NameFiles, settings: &policy::gateways::Dns) -> Dns {
+    let view = |view: &policy::gateways::View| {
+        let files = std::iter::once(&view.entries[..]).chain(names.of_view(policy, view));
+        View::new(view.source.as_ref().map(addresses), files, &settings.local)
+    };
+    Dns {
+        views: settings.views.iter().map(view).collect(),
+        local: settings.local.clone(),
+        cache: usize::try_from(settings.cache).unwrap_or(usize::MAX),
+        rate: settings.rate,
+    }
+}
+
+fn rule(rule: &GatewayRule, is_of_dns: bool) -> Rule {
+    // A number may have a word, and events have that.
+    let kind = |word: &String| dns::kind(word).unwrap_or_else(|| word.clone());
     Rule {
         name: rule.name.clone(),
         allow: rule.allow,
         source: rule.source.as_ref().map(addresses),
         hosts: rule.hosts.clone(),
         paths: rule.paths.clone(),
-        methods: rule.methods.clone(),
+        methods: if is_of_dns { rule.methods.iter().map(kind).collect() } else { rule.methods.clone() },
         users: rule.users.clone(),
         largest_request: rule.largest_request,
         largest_answer: rule.largest_answer,
         server_name: rule.server_name,
+        private_answers: rule.private_answers,
         log: rule.log,
     }
 }
@@ -121,5 +139,14 @@ mod tests {
     fn policies_and_gateways_know_the_same_commands_of_ftp() {
         let of_policies: BTreeSet<&str> = policy::gateways::FTP_METHODS.into();
         assert_eq!(of_policies, gateway::ftp::command::judged().collect());
+    }
+
+    #[test]
+    fn policies_and_gateways_know_the_same_types_of_records() {
+        for word in policy::gateways::DNS_TYPES {
+            assert_eq!(gateway::dns::kind(word).as_deref(), Some(word));
+        }
+        assert_eq!(gateway::dns::kind("TYPE28").as_deref(), Some("AAAA"));
+        assert_eq!(gateway::dns::kind("TYPE65280").as_deref(), Some("TYPE65280"));
     }
 }

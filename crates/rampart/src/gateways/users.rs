@@ -54,7 +54,7 @@ impl Files {
 
     /// The users of a gateway; `None` if nobody logs in there.
     pub(super) fn of(&self, policy: &Policy, gateway: &policy::gateways::Gateway) -> Option<Users> {
-        let path = path(policy, gateway.users_file.as_ref()?);
+        let path = super::place_of(policy, gateway.users_file.as_ref()?);
         let known = path.ok().and_then(|path| self.0.get(&path));
         Some(known.map(|known| (*known.users).clone()).unwrap_or_default())
     }
@@ -78,19 +78,7 @@ pub(crate) fn check(policy: &Policy) -> Result<(), String> {
 
 fn of_policy(policy: &Policy) -> impl Iterator<Item = (&str, Result<PathBuf, String>)> {
     let with = policy.gateways.iter().filter_map(|gateway| Some((gateway, gateway.users_file.as_ref()?)));
-    with.map(|(gateway, file)| (gateway.name.as_str(), path(policy, file)))
-}
-
-/// Where a file is that a policy names.
-fn path(policy: &Policy, file: &str) -> Result<PathBuf, String> {
-    let path = Path::new(file);
-    match &policy.folder {
-        _ if path.is_absolute() => Ok(path.to_owned()),
-        Some(folder) => Ok(folder.join(path)),
-        None => {
-            Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
-        }
-    }
+    with.map(|(gateway, file)| (gateway.name.as_str(), super::place_of(policy, file)))
 }
 
 /// Reads a file of users.

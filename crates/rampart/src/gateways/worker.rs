@@ -5,11 +5,11 @@ use super::{Happened, MOST_OF_A_FRAME};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
-use gateway::config::Gateway;
+use gateway::config::{Gateway, Protocol};
 use gateway::event::{Counts, Event};
 use gateway::serve::Server;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -36,6 +36,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     let listener = TcpListener::from(io::stdout().as_fd().try_clone_to_owned().map_err(machine)?);
     let gateway = next(&stream).map_err(machine)?;
+    let datagrams = match gateway.protocol {
+        Protocol::Dns(_) => Some(io::stderr().as_fd().try_clone_to_owned().map_err(machine)?),
+        _ => None,
+    };
     // The last file that it reads.
     let resolvers = resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
     privileges::keep_nothing();
@@ -44,6 +48,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     privileges::filter_system_calls_of_gateways().map_err(|kept| Failure::Machine(kept.to_string()))?;
     let (events, waiting) = sync_channel(WAITING);
     let server = Arc::new(Server::start(gateway, listener, resolvers, events).map_err(machine)?);
+    if let Some(datagrams) = datagrams {
+        server.serve_datagrams(UdpSocket::from(datagrams)).map_err(machine)?;
+    }
     let to_keeper = stream.try_clone().map_err(machine)?;
     let reporting = Arc::clone(&server);
     std::thread::spawn(move || report(&to_keeper, &reporting, &waiting));

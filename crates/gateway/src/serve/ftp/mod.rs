@@ -398,6 +398,7 @@ fn event(
     bytes: [u64; 2],
 ) -> Event {
     Event {
+        is_datagram: false,
         client: ends.client,
         at: ends.at,
         rule: rule.map(|(gateway, place)| gateway.rules[place].name.clone()),

@@ -31,6 +31,7 @@ pub(super) fn read(
     let of_http =
         ["connect_ports", "decisions", "forwarded_for", "head_bytes", "head_fields", "head_time", "pooled"];
     only_of(section, &of_http, "http", c);
+    only_of(section, &super::dns::KEYS, "dns", c);
     let is_active = match section.value("to_servers") {
         None => Some(false),
         Some(_) => section.choice("to_servers", &[("passive", false), ("active", true)], c),

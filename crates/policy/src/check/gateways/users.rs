@@ -9,21 +9,27 @@ const LONGEST_NAME: usize = 32;
 /// What to write in `users`.
 pub(super) const HELP: &str = "write names of users in small letters (\"anna\"), groups (\"@sales\"), or \"*\" for everybody who has logged in";
 
+/// Where users can log in instead, and why nobody can at this gateway; `None` if they can.
+fn nobody(section: &Section<'_>) -> Option<(&'static str, &'static str)> {
+    let says = |key, word| section.value(key).and_then(|value| value.get_ref().as_str()) == Some(word);
+    if says("protocol", "dns") {
+        return Some(("protocol = \"http\" and \"ftp\"", "nobody logs in to ask for a name"));
+    }
+    says("mode", "transparent").then_some((
+        "mode = \"explicit\" and \"publish\"",
+        "clients that know of no gateway cannot tell it who they are",
+    ))
+}
+
 /// The file of users as it is written; `Some(None)` if the gateway has none.
-pub(super) fn file(
-    section: &Section<'_>,
-    is_transparent: bool,
-    c: &mut Collector<'_>,
-) -> Option<Option<String>> {
+pub(super) fn file(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Option<String>> {
     if section.value("users_file").is_none() {
         return Some(None);
     }
     let file = section.text("users_file", c)?;
-    if is_transparent {
-        let help =
-            "take `users_file` out: clients that know of no gateway cannot tell it who they are".to_owned();
-        let message = "`users_file` is for mode = \"explicit\" and \"publish\"";
-        c.report(section.key_span("users_file"), message, Some(help));
+    if let Some((elsewhere, why)) = nobody(section) {
+        let help = format!("take `users_file` out: {why}");
+        c.report(section.key_span("users_file"), format!("`users_file` is for {elsewhere}"), Some(help));
         return None;
     }
     if file.value.is_empty() || file.value.contains('\0') {
@@ -39,19 +45,21 @@ pub(super) fn check_rules(section: &Section<'_>, c: &mut Collector<'_>) {
     if section.value("users_file").is_some() {
         return;
     }
-    let is_transparent =
-        section.value("mode").and_then(|mode| mode.get_ref().as_str()) == Some("transparent");
+    let nobody = nobody(section);
     // What else is wrong with a rule was reported where it was read.
     let rules = schema::GATEWAY_RULE.sections(section, "rules", &mut Collector::new("", ""));
     for rule in rules.iter().filter(|rule| rule.value("users").is_some()) {
-        let (message, help) = if is_transparent {
-            let message = "`users` is for mode = \"explicit\" and \"publish\"";
-            (message, "take `users` out: clients that know of no gateway cannot tell it who they are")
-        } else {
-            let message = "`users` needs `users_file` in [gateways.NAME]";
-            (message, "write users_file = \"/etc/rampart/gateway-users.json\"; `rampart user add` makes it")
+        let (message, help) = match nobody {
+            Some((elsewhere, why)) => {
+                (format!("`users` is for {elsewhere}"), format!("take `users` out: {why}"))
+            }
+            None => {
+                let help =
+                    "write users_file = \"/etc/rampart/gateway-users.json\"; `rampart user add` makes it";
+                ("`users` needs `users_file` in [gateways.NAME]".to_owned(), help.to_owned())
+            }
         };
-        c.report(rule.key_span("users"), message, Some(help.to_owned()));
+        c.report(rule.key_span("users"), message, Some(help));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions to name servers and their answers (RFC 1035), as bytes; and what of them is kept. Only addresses are asked for. An answer counts if
+//! Questions of the gateways themselves to name servers and their answers (RFC 1035), as bytes; and what of them is kept. Only addresses are asked for. An answer counts if
 //! it answers what was asked, with the number that it was asked by; who sent it is up to the socket.
 
 use std::collections::HashMap;

@@ -1,0 +1,99 @@
+//! What becomes of a question: the first rule that matches decides, and where none matches it is refused. No clock and no network here.
+
+use super::answer::Answer;
+use super::name::is_below;
+use super::private::{Special, special};
+use super::question::Question;
+use super::view;
+use crate::config::{Dns, Gateway, Rule};
+use domain::base::iana::{OptRcode, Rtype};
+use std::net::IpAddr;
+
+/// What becomes of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It is answered by what the policy knows; a rule lets it, a place in [`Gateway::rules`].
+    Answer(usize, Answer),
+    /// Name servers are asked; a rule lets it.
+    Ask(usize),
+    /// It is refused, by a rule if one has decided.
+    Refuse(Option<usize>, Refusal),
+}
+
+/// Why a question is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Short identifier.
+    pub reason: &'static str,
+    /// What the client is told.
+    pub code: OptRcode,
+    /// The same for whoever knows explanations (RFC 8914).
+    pub why: Option<u16>,
+}
+
+/// The explanation that it is blocked.
+pub const BLOCKED: u16 = 15;
+/// The explanation that the client may not ask.
+const PROHIBITED: u16 = 18;
+
+/// Whether a client may ask for anything. Whom no rule knows gets nothing by datagrams: its address may be forged.
+pub fn is_known(gateway: &Gateway, client: IpAddr) -> bool {
+    gateway.rules.iter().any(|rule| rule.allow && is_from(rule, client))
+}
+
+/// Decides about a question.
+pub fn decide(gateway: &Gateway, dns: &Dns, client: IpAddr, question: &Question) -> Decision {
+    let refused = |reason, why| Refusal { reason, code: OptRcode::REFUSED, why };
+    let kind = question.kind.to_string();
+    let found = gateway.rules.iter().position(|rule| matches(rule, client, &question.text, &kind));
+    let place = match found {
+        Some(place) if gateway.rules[place].allow => place,
+        Some(place) => return Decision::Refuse(Some(place), refused("rule-deny", Some(BLOCKED))),
+        None => return Decision::Refuse(None, refused("no-rule", Some(PROHIBITED))),
+    };
+    if !is_of_records(question.kind) {
+        return Decision::Refuse(Some(place), refused("type", None));
+    }
+    if let Some(answer) = view::answer(dns, client, question) {
+        return Decision::Answer(place, answer);
+    }
+    match special(&question.text) {
+        Some(Special::Localhost) => return Decision::Answer(place, view::localhost(question)),
+        Some(Special::Nobodys(zone)) => return Decision::Answer(place, view::no_such_name(question, zone)),
+        Some(Special::OfANetwork(zone)) if !gateway.rules[place].private_answers => {
+            return Decision::Answer(place, view::no_such_name(question, zone));
+        }
+        _ => {}
+    }
+    if question.kind == Rtype::ANY {
+        return Decision::Answer(place, view::of_any(question));
+    }
+    if !question.recursion {
+        // What others have asked for is nobody's business.
+        return Decision::Refuse(Some(place), refused("no-recursion", None));
+    }
+    Decision::Ask(place)
+}
+
+/// Types of records, and all of them; others are of the way that messages take, or move whole zones (RFC 6895 section 3.1).
+fn is_of_records(kind: Rtype) -> bool {
+    kind == Rtype::ANY || (!matches!(kind.to_int(), 0 | 41 | 128..=255))
+}
+
+fn is_from(rule: &Rule, client: IpAddr) -> bool {
+    rule.source.as_ref().is_none_or(|addresses| addresses.has(client))
+}
+
+fn matches(rule: &Rule, client: IpAddr, name: &str, kind: &str) -> bool {
+    let by_kind = rule.methods.is_empty() || rule.methods.iter().any(|known| known == kind);
+    let by_name = rule.hosts.is_empty() || rule.hosts.iter().any(|pattern| is_name(pattern, name));
+    by_kind && by_name && is_from(rule, client)
+}
+
+/// `*.example.com` is every name below `example.com`, and not that itself.
+fn is_name(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(domain) => is_below(name, domain),
+        None => pattern == name,
+    }
+}
