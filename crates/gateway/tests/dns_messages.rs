@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod dns;
+mod plain;
 
 use dns::*;
 use domain::base::Name;

@@ -2,29 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule};
+mod plain;
+
+use gateway::config::{Ftp, Gateway, Mode, Protocol, Rule};
 use gateway::ftp::session::{self, Session, Step};
 use gateway::ftp::{address, command, reply};
 use proptest::prelude::Strategy as _;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 fn rule(name: &str, hosts: &[&str], methods: &[&str], allow: bool) -> Rule {
     let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    Rule {
-        name: name.to_owned(),
-        allow,
-        source: None,
-        hosts: strings(hosts),
-        paths: Vec::new(),
-        methods: strings(methods),
-        users: Vec::new(),
-        largest_request: None,
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: false,
-    }
+    Rule { hosts: strings(hosts), methods: strings(methods), ..plain::rule(name, allow) }
 }
 
 /// `a.test` may be read, `b.test` may be used in every way but to delete, others in none.
@@ -39,15 +27,8 @@ fn gateway(mode: Mode) -> Gateway {
             rule("read", &["a.test"], &["RETR", "LIST", "NLST"], true),
             rule("all", &["b.test", "192.0.2.1", "2001:db8::1"], &[], true),
         ],
-        reach: Addresses::default(),
         ports: vec![21, 2100],
-        connect_ports: Vec::new(),
-        resolvers: Vec::new(),
-        look_up: true,
-        decisions: Duration::ZERO,
-        forwarded_for: false,
-        users: None,
-        limits: Limits::default(),
+        ..plain::gateway()
     }
 }
 

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule};
+mod plain;
+
+use gateway::config::{Addresses, Ftp, Gateway, Limits, Protocol, Rule};
 use gateway::event::Event;
 use gateway::serve::{Server, listen};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -156,37 +158,20 @@ struct Bed {
 
 fn bed(is_plain: bool, limits: Limits) -> Bed {
     let (origin, heard) = server(is_plain);
-    let rule = Rule {
-        name: "all".to_owned(),
-        allow: true,
-        source: None,
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: Vec::new(),
-        largest_request: Some(1000),
-        largest_answer: Some(5),
-        server_name: false,
-        private_answers: false,
-        log: true,
-    };
+    let rule =
+        Rule { largest_request: Some(1000), largest_answer: Some(5), log: true, ..plain::rule("all", true) };
     let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let at = listener.local_addr().unwrap();
     let gateway = Gateway {
         name: "files".to_owned(),
         protocol: Protocol::Ftp(Ftp { data_ports: (61_000, 61_999), is_active: false }),
         listen: at,
-        mode: Mode::Explicit,
         rules: vec![rule],
         reach: Addresses(vec![("127.0.0.0".parse().unwrap(), "127.255.255.255".parse().unwrap())]),
         ports: vec![origin.port()],
-        connect_ports: Vec::new(),
-        resolvers: Vec::new(),
         look_up: false,
-        decisions: Duration::ZERO,
-        forwarded_for: false,
-        users: None,
         limits,
+        ..plain::gateway()
     };
     let (sender, events) = sync_channel(4096);
     let server = Server::start(gateway.clone(), listener, Vec::new(), sender).unwrap();

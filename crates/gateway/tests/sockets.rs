@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule};
+mod plain;
+
+use gateway::config::{Addresses, Gateway, Rule};
 use gateway::event::{Counts, Event};
 use gateway::serve::{Server, listen};
 use std::io::{Read, Write};
@@ -25,35 +27,16 @@ fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
     let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let at = listener.local_addr().unwrap();
     let here: IpAddr = "127.0.0.1".parse().unwrap();
-    let rule = Rule {
-        name: "all".to_owned(),
-        allow: true,
-        source: None,
-        hosts: vec!["127.0.0.1".to_owned()],
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: Vec::new(),
-        largest_request: Some(1 << 20),
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: true,
-    };
+    let hosts = vec!["127.0.0.1".to_owned()];
+    let rule = Rule { hosts, largest_request: Some(1 << 20), log: true, ..plain::rule("all", true) };
     let mut gateway = Gateway {
-        name: "web".to_owned(),
-        protocol: Protocol::Http,
         listen: at,
-        mode: Mode::Explicit,
         rules: vec![rule],
         reach: Addresses(vec![(here, here)]),
         ports: vec![origin.at.port()],
         connect_ports: vec![origin.at.port()],
-        resolvers: Vec::new(),
-        look_up: true,
         decisions: Duration::from_secs(60),
-        forwarded_for: false,
-        users: None,
-        limits: Limits::default(),
+        ..plain::gateway()
     };
     change(&mut gateway);
     let (sender, events) = sync_channel(10_000);

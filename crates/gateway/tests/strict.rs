@@ -3,27 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule, Server};
-use gateway::exchange::{Outcome, pass_back, pass_on, pass_on_at};
-use proptest::prelude::*;
-use std::time::Duration;
+mod plain;
 
-fn rule(name: &str, allow: bool) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        allow,
-        source: None,
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: Vec::new(),
-        largest_request: None,
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: false,
-    }
-}
+use gateway::config::{Gateway, Limits, Mode, Rule, Server};
+use gateway::exchange::{Outcome, pass_back, pass_on, pass_on_at};
+use plain::rule;
+use proptest::prelude::*;
 
 fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -36,20 +21,10 @@ fn gateway() -> Gateway {
     let hosts = strings(&["a.test", "*.b.test", "192.0.2.1", "2001:db8::1"]);
     let most = Rule { hosts, largest_request: Some(100), ..rule("most", true) };
     Gateway {
-        name: "web".to_owned(),
-        protocol: Protocol::Http,
-        listen: "10.0.0.1:3128".parse().unwrap(),
-        mode: Mode::Explicit,
         rules: vec![private, methods, most],
-        reach: Addresses::default(),
         ports: vec![80, 8080],
-        connect_ports: vec![443],
-        resolvers: Vec::new(),
-        look_up: true,
-        decisions: Duration::ZERO,
-        forwarded_for: false,
-        users: None,
         limits: Limits { head_bytes: 2000, head_fields: 20, ..Limits::default() },
+        ..plain::gateway()
     }
 }
 
@@ -57,7 +32,6 @@ fn published() -> Gateway {
     let server = |host: &str| Server { host: host.to_owned(), to: "10.0.2.5:80".parse().unwrap() };
     Gateway {
         mode: Mode::Publish(vec![server("www.test")]),
-        protocol: Protocol::Http,
         listen: "192.0.2.1:80".parse().unwrap(),
         rules: vec![rule("all", true)],
         forwarded_for: true,

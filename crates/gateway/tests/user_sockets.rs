@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod plain;
+
 use base64ct::{Base64, Encoding as _};
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule};
+use gateway::config::{Addresses, Ftp, Gateway, Protocol, Rule};
 use gateway::event::Event;
 use gateway::serve::{Server, listen};
 use gateway::users::{Hash, User, Users};
@@ -35,25 +37,11 @@ fn bed(protocol: Protocol, origin: SocketAddr) -> Bed {
     let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let at = listener.local_addr().unwrap();
     let here: IpAddr = "127.0.0.1".parse().unwrap();
-    let rule = Rule {
-        name: "all".to_owned(),
-        allow: true,
-        source: None,
-        hosts: vec!["127.0.0.1".to_owned()],
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: vec!["*".to_owned()],
-        largest_request: None,
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: true,
-    };
+    let (hosts, users_of_all) = (vec!["127.0.0.1".to_owned()], vec!["*".to_owned()]);
+    let rule = Rule { hosts, users: users_of_all, log: true, ..plain::rule("all", true) };
     let gateway = Gateway {
-        name: "web".to_owned(),
         protocol,
         listen: at,
-        mode: Mode::Explicit,
         // As many that decisions are kept.
         rules: (0..40)
             .map(|n| Rule { hosts: vec![format!("{n}.test")], ..rule.clone() })
@@ -62,12 +50,9 @@ fn bed(protocol: Protocol, origin: SocketAddr) -> Bed {
         reach: Addresses(vec![(here, here)]),
         ports: vec![origin.port()],
         connect_ports: vec![origin.port()],
-        resolvers: Vec::new(),
-        look_up: true,
         decisions: Duration::from_secs(60),
-        forwarded_for: false,
         users: users(&["anna", "ben", "carl"]),
-        limits: Limits::default(),
+        ..plain::gateway()
     };
     let (sender, events) = sync_channel(100_000);
     let server = Server::start(gateway.clone(), listener, Vec::new(), sender).unwrap();

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod plain;
+
 use base64ct::{Base64, Encoding as _};
-use gateway::config::{Addresses, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
+use gateway::config::{Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use gateway::exchange::{Outcome, pass_on_of};
 use gateway::ftp::command;
 use gateway::ftp::session::{Session, Step};
@@ -12,26 +14,12 @@ use gateway::http::head;
 use gateway::users::{Hash, User, Users, Who};
 use passwords::hash::Hasher;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 const ANNAS: &str = "correct horse: batteries";
 const BENS: &str = "ben@home.test's own";
 
 fn rule(name: &str, allow: bool, users: &[&str]) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        allow,
-        source: None,
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: strings(users),
-        largest_request: None,
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: false,
-    }
+    Rule { users: strings(users), ..plain::rule(name, allow) }
 }
 
 fn strings(words: &[&str]) -> Vec<String> {
@@ -57,9 +45,7 @@ fn users() -> Users {
 /// `ben.test` ben's; other hosts are nobody's.
 fn gateway(mode: Mode, protocol: Protocol) -> Gateway {
     Gateway {
-        name: "web".to_owned(),
         protocol,
-        listen: "10.0.0.1:3128".parse().unwrap(),
         mode,
         rules: vec![
             with_hosts(rule("free", true, &[]), &["free.test"]),
@@ -69,15 +55,10 @@ fn gateway(mode: Mode, protocol: Protocol) -> Gateway {
             with_hosts(rule("all", true, &["*"]), &["all.test"]),
             with_hosts(rule("ben", true, &["carl", "ben"]), &["ben.test"]),
         ],
-        reach: Addresses::default(),
         ports: vec![80, 21],
-        connect_ports: vec![443],
-        resolvers: Vec::new(),
-        look_up: true,
-        decisions: Duration::ZERO,
-        forwarded_for: false,
         users: Some(users()),
         limits: Limits { head_bytes: 4000, ..Limits::default() },
+        ..plain::gateway()
     }
 }
 

@@ -3,10 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use gateway::config::{Addresses, Dns, Gateway, Limits, Mode, Protocol, Rule};
+use gateway::config::{Addresses, Dns, Gateway, Protocol, Rule};
 use gateway::dns::view::View;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 pub(crate) const A: u16 = 1;
 pub(crate) const NS: u16 = 2;
@@ -178,20 +177,7 @@ pub(crate) fn words(bytes: &[u8]) -> String {
 
 /// A rule that lets everything pass.
 pub(crate) fn rule(name: &str) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        allow: true,
-        source: None,
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        methods: Vec::new(),
-        users: Vec::new(),
-        largest_request: None,
-        largest_answer: None,
-        server_name: false,
-        private_answers: false,
-        log: true,
-    }
+    Rule { log: true, ..crate::plain::rule(name, true) }
 }
 
 pub(crate) fn range(first: &str, last: &str) -> Addresses {
@@ -213,17 +199,9 @@ pub(crate) fn gateway(listen: SocketAddr, resolvers: Vec<SocketAddr>) -> Gateway
         name: "names".to_owned(),
         protocol: Protocol::Dns(dns),
         listen,
-        mode: Mode::Explicit,
         rules: vec![rule("all")],
-        reach: Addresses::default(),
-        ports: vec![80],
-        connect_ports: vec![443],
         resolvers,
-        look_up: true,
-        decisions: Duration::ZERO,
-        forwarded_for: false,
-        users: None,
-        limits: Limits::default(),
+        ..crate::plain::gateway()
     }
 }
 

@@ -1,0 +1,44 @@
+//! A rule and a gateway that say nothing beyond what they must: tests say what theirs have besides.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub(crate) fn rule(name: &str, allow: bool) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        allow,
+        source: None,
+        hosts: Vec::new(),
+        paths: Vec::new(),
+        methods: Vec::new(),
+        users: Vec::new(),
+        largest_request: None,
+        largest_answer: None,
+        server_name: false,
+        private_answers: false,
+        log: false,
+    }
+}
+
+/// Of HTTP, named by clients, and without rules.
+pub(crate) fn gateway() -> Gateway {
+    Gateway {
+        name: "web".to_owned(),
+        protocol: Protocol::Http,
+        listen: SocketAddr::new("10.0.0.1".parse().unwrap(), 3128),
+        mode: Mode::Explicit,
+        rules: Vec::new(),
+        reach: Addresses::default(),
+        ports: vec![80],
+        connect_ports: vec![443],
+        resolvers: Vec::new(),
+        look_up: true,
+        decisions: Duration::ZERO,
+        forwarded_for: false,
+        users: None,
+        limits: Limits::default(),
+    }
+}
