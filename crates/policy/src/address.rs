@@ -129,9 +129,20 @@ fn parse_network(text: &str) -> Result<AddressSet, (String, Option<String>)> {
 }
 
 fn not_an_address(text: &str) -> (String, Option<String>) {
-    let help = "write a host (\"192.0.2.1\"), a network (\"192.0.2.0/24\", \"2001:db8::/32\") or a range \
-                (\"192.0.2.1-192.0.2.9\")";
-    (format!("`{text}` is not an address, a network or a range"), Some(help.to_owned()))
+    let words = "write a host (\"192.0.2.1\"), a network (\"192.0.2.0/24\", \"2001:db8::/32\") or a range \
+                 (\"192.0.2.1-192.0.2.9\")";
+    let help = if is_like_a_name(text) {
+        format!("rules by name are those of [gateways.NAME]; here {words}")
+    } else {
+        words.to_owned()
+    };
+    (format!("`{text}` is not an address, a network or a range"), Some(help))
+}
+
+/// Whether somebody may mean a host by its name: a dot, and letters behind the last one.
+fn is_like_a_name(text: &str) -> bool {
+    let last = text.rsplit_once('.').map_or("", |(_, last)| last);
+    last.len() > 1 && last.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

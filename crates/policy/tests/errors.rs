@@ -117,6 +117,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("IPv4 written as IPv6", rule("source = \"::ffff:10.0.0.1\""), "2:10 no packet has `::ffff:10.0.0.1`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1\""),
         ("a network of IPv4 written as IPv6", rule("source = [\"10.0.0.1\", \"::ffff:10.0.0.0/104\"]"), "2:23 no packet has `::ffff:10.0.0.0/104`: it is a way for programs to write an address of IPv4 | write \"10.0.0.0/8\""),
         ("a range of IPv4 written as IPv6", "[objects]\na = \"::ffff:10.0.0.1-::ffff:10.0.0.9\"".into(), "2:5 no packet has `::ffff:10.0.0.1-::ffff:10.0.0.9`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1-10.0.0.9\""),
+        ("a name for an address", rule("destination = \"www.example.com\""), "2:15 `www.example.com` is not an address, a network or a range | rules by name are those of [gateways.NAME]; here write a host"),
+        ("the same by a prefix", rule("destination = \"host:example\""), "2:15 `host:example` is not an address, a network or a range"),
         ("a number for a string", rule("source = 10"), "2:10 `source` must be a string, or strings in [ ], not an integer"),
         ("an empty list", rule("source = []"), "`source` is empty | leave the key out"),
         ("log of a closing that never is", rule("action = \"deny\"\nlog = \"close\""), "3:7 a rule that refuses has no flows whose end could be logged"),
