@@ -118,7 +118,6 @@ pub struct Rule {
     /// Whether what begins in the tunnel of `CONNECT` must be TLS for the host that it names.
     pub server_name: bool,
     /// Of DNS: whether names and addresses of private networks may come from name servers.
-    #[serde(default)]
     pub private_answers: bool,
     /// Whether requests that pass are recorded. Those that are refused always are.
     pub log: bool,

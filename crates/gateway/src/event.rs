@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Whether it came in a datagram.
-    #[serde(default)]
     pub is_datagram: bool,
     /// The client.
     pub client: SocketAddr,

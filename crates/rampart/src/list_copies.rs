@@ -45,10 +45,18 @@ pub(crate) fn source(list: &List, folder: Option<&Path>) -> Result<Source, Strin
         (Origin::File(file), _) => file,
         _ => return Ok(Source::Policy),
     };
+    place_of(file, folder).map(Source::File)
+}
+
+/// Where a file is that a policy names; `folder` is the policy's.
+///
+/// # Errors
+/// The policy names it from a folder on, and nobody knows which.
+pub(crate) fn place_of(file: &str, folder: Option<&Path>) -> Result<PathBuf, String> {
     let path = Path::new(file);
     match folder {
-        _ if path.is_absolute() => Ok(Source::File(path.to_owned())),
-        Some(folder) => Ok(Source::File(folder.join(path))),
+        _ if path.is_absolute() => Ok(path.to_owned()),
+        Some(folder) => Ok(folder.join(path)),
         None => {
             Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
         }

@@ -3,14 +3,15 @@
 
 use crate::country_files;
 use crate::list_copies::{Copies, Source, source};
+use crate::whole_file;
 use flate2::read::MultiGzDecoder;
 use jiff::{SignedDuration, Timestamp};
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::lists::{Broken, Contents, List, ListTable, Reader, compiled};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek as _, SeekFrom};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Bytes that are read at once.
@@ -296,14 +297,11 @@ fn read_or_copy(
 }
 
 fn read_file(list: &List, path: &Path, room: u64) -> Result<(Contents, u64), String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    // Some devices do something when they are opened.
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("is no file".to_owned());
-    }
-    // Opening a pipe, which may have come there meanwhile, would wait for whoever writes to it.
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
-    read_open(list, file.map_err(unreadable)?, room)
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidInput => error.to_string(),
+        _ => format!("cannot be read: {error}"),
+    };
+    read_open(list, whole_file::open(path).map_err(unreadable)?, room)
 }
 
 fn read_open(list: &List, mut file: File, room: u64) -> Result<(Contents, u64), String> {

@@ -16,6 +16,20 @@ const LONG_AGO: Duration = Duration::from_secs(3_600);
 /// Names that are tried: a process that was killed may have had the same number.
 const TRIES: u32 = 64;
 
+/// Opens a file, and nothing else: some devices do something when they are opened, and a pipe would wait for whoever writes to it.
+///
+/// # Errors
+/// It cannot be opened, or is no file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let no_file = || io::Error::new(ErrorKind::InvalidInput, "is no file");
+    if !fs::metadata(path)?.is_file() {
+        return Err(no_file());
+    }
+    // A pipe may have come there meanwhile.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
+}
+
 /// Reads a file that somebody named, at most as much of it as a daemon takes: a device, for example, may have no end.
 ///
 /// # Errors
@@ -32,7 +46,11 @@ pub(crate) fn read_from(open: impl Read) -> io::Result<Vec<u8>> {
     read_within(MAX_BODY, open)
 }
 
-fn read_within(most: usize, open: impl Read) -> io::Result<Vec<u8>> {
+/// The same, with another bound on its bytes.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_within(most: usize, open: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open.take(most as u64 + 1).read_to_end(&mut bytes)?;
     match bytes.len() > most {

@@ -46,6 +46,22 @@ impl Answer {
         self.message.len() + 2 * self.lifetimes.len()
     }
 
+    /// The addresses that it has, so many at most.
+    pub fn addresses(&self, most: usize) -> Vec<IpAddr> {
+        let message = Message::from_octets(&self.message[..]);
+        let records = message.iter().filter_map(|message| message.answer().ok()).flatten().flatten();
+        let address = |record: domain::base::ParsedRecord<'_, &[u8]>| match record
+            .to_any_record::<Data<'_>>()
+            .ok()?
+            .data()
+        {
+            AllRecordData::A(a) => Some(IpAddr::from(a.addr())),
+            AllRecordData::Aaaa(aaaa) => Some(aaaa.addr().into()),
+            _ => None,
+        };
+        records.filter_map(address).take(most).collect()
+    }
+
     /// Writes an answer of these records.
     ///
     /// # Errors
@@ -391,4 +407,95 @@ fn lifetimes(message: &[u8], name: usize) -> Vec<u16> {
         at += 10 + number(at + 8);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::base::Name;
+
+    /// What is heard, with nothing of an answer but its addresses and for how long they hold.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Said {
+        Addresses(Vec<IpAddr>, u32),
+        Truncated,
+        Failed,
+        Nothing,
+    }
+
+    fn said(bytes: &[u8], id: u16, kind: Rtype) -> Said {
+        let name = Name::vec_from_str("www.test").unwrap();
+        match read(bytes, id, (&name, kind), false, |_| false) {
+            Some(Heard::Answer(answer)) => Said::Addresses(answer.addresses(16), answer.lifetime),
+            Some(Heard::Truncated) => Said::Truncated,
+            Some(Heard::Failed | Heard::NoEdns) => Said::Failed,
+            None => Said::Nothing,
+        }
+    }
+
+    /// A question for the addresses of `www.test`.
+    fn asks(id: u16) -> Vec<u8> {
+        [&id.to_be_bytes()[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], b"\x03www\x04test\x00", &[0, 1, 0, 1]]
+            .concat()
+    }
+
+    /// An answer to `www.test` with these records after the question.
+    fn reply(flags: u16, records: &[(&[u8], u16, u32, &[u8])]) -> Vec<u8> {
+        let mut bytes = asks(7);
+        bytes[2..4].copy_from_slice(&flags.to_be_bytes());
+        bytes[7] = records.len() as u8;
+        for (owner, kind, lifetime, data) in records {
+            bytes.extend(*owner);
+            bytes.extend(kind.to_be_bytes());
+            bytes.extend(1u16.to_be_bytes());
+            bytes.extend(lifetime.to_be_bytes());
+            bytes.extend((data.len() as u16).to_be_bytes());
+            bytes.extend(*data);
+        }
+        bytes
+    }
+
+    #[test]
+    fn answers_as_name_servers_send_them() {
+        let own: &[u8] = &[0xc0, 12];
+        let alias: &[u8] = b"\x01a\x04test\x00";
+        let addresses = |all: &[[u8; 4]], lifetime| {
+            Said::Addresses(all.iter().map(|it| IpAddr::from(*it)).collect(), lifetime)
+        };
+        let mut other = reply(0x8180, &[(own, 1, 60, &[192, 0, 2, 1])]);
+        other[13] = b'x';
+        let mut looping = reply(0x8180, &[]);
+        looping[7] = 1;
+        looping.extend([0xc0, 26, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
+        let rows: &[(&str, Vec<u8>, Said)] = &[
+            ("one", reply(0x8180, &[(own, 1, 60, &[192, 0, 2, 1])]), addresses(&[[192, 0, 2, 1]], 60)),
+            (
+                "two, the shorter life",
+                reply(0x8180, &[(own, 1, 60, &[192, 0, 2, 1]), (own, 1, 9, &[192, 0, 2, 2])]),
+                addresses(&[[192, 0, 2, 1], [192, 0, 2, 2]], 9),
+            ),
+            (
+                "an alias",
+                reply(0x8180, &[(own, 5, 30, alias), (alias, 1, 60, &[192, 0, 2, 3])]),
+                addresses(&[[192, 0, 2, 3]], 30),
+            ),
+            ("an alias to itself", reply(0x8180, &[(own, 5, 30, own)]), addresses(&[], 0)),
+            ("somebody else's address", reply(0x8180, &[(alias, 1, 60, &[192, 0, 2, 3])]), addresses(&[], 0)),
+            ("no such name", reply(0x8183, &[]), addresses(&[], 0)),
+            ("a short address", reply(0x8180, &[(own, 1, 60, &[192, 0, 2])]), Said::Failed),
+            ("too long for a datagram", reply(0x8380, &[]), Said::Truncated),
+            ("a server in trouble", reply(0x8182, &[]), Said::Failed),
+            ("a question", reply(0x0100, &[]), Said::Nothing),
+            ("another name", other, Said::Nothing),
+            ("a pointer to itself", looping, Said::Failed),
+            ("cut short", reply(0x8180, &[(own, 1, 60, &[192, 0, 2, 1])])[..40].to_vec(), Said::Failed),
+            ("nothing", Vec::new(), Said::Nothing),
+        ];
+        for (what, bytes, expected) in rows {
+            assert_eq!(&said(bytes, 7, Rtype::A), expected, "{what}");
+        }
+        let right = reply(0x8180, &[(own, 1, 60, &[192, 0, 2, 1])]);
+        assert_eq!(said(&right, 8, Rtype::A), Said::Nothing, "another number");
+        assert_eq!(said(&right, 7, Rtype::AAAA), Said::Nothing, "another kind");
+    }
 }

@@ -2,6 +2,7 @@
 //! the others need. Without a clock: the moment is an argument.
 
 use super::answer::Answer;
+use super::name::Wire;
 use domain::base::iana::Rtype;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,8 +19,8 @@ const FAILURE: Duration = Duration::from_secs(5);
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The name in small letters, as in messages.
-    pub name: Vec<u8>,
+    /// The name in small letters.
+    pub name: Wire,
     /// The type of records.
     pub kind: Rtype,
     /// With signatures.
@@ -67,7 +68,6 @@ impl Cache {
             return None;
         }
         let left = entry.until.duration_since(now).as_secs();
-
         Some((entry.outcome.clone(), u32::try_from(left).unwrap_or(u32::MAX)))
     }
 
@@ -133,7 +133,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::name::Wire;
     use domain::base::iana::Rcode;
     use domain::base::{Name, Record, Ttl, iana::Class};
     use domain::rdata::Txt;
@@ -142,8 +141,7 @@ mod tests {
 
     fn key(name: &str) -> (Key, Wire) {
         let wire: Wire = Name::vec_from_str(name).unwrap();
-        let name = wire.as_slice().to_vec();
-        (Key { name, kind: Rtype::TXT, signatures: false, unchecked: false }, wire)
+        (Key { name: wire.clone(), kind: Rtype::TXT, signatures: false, unchecked: false }, wire)
     }
 
     fn answer(name: &Wire, lifetime: u32, bytes: usize) -> Outcome {

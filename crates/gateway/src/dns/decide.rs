@@ -25,7 +25,7 @@ pub enum Decision {
 pub struct Refusal {
     /// Short identifier.
     pub reason: &'static str,
-    /// What the client is told.
+    /// The code of the answer.
     pub code: OptRcode,
     /// The same for whoever knows explanations (RFC 8914).
     pub why: Option<u16>,

@@ -1,4 +1,4 @@
-//! DNS as bytes and as decisions, without sockets. [`lookup`] is what gateways of other protocols ask for themselves; the rest is the gateway of DNS: a
+//! DNS as bytes and as decisions, without sockets. What gateways of other protocols have looked up is in [`lookup`]; the rest is the gateway of DNS: a
 //! client's [`question`] is [`decide`]d about, by rules and by what the policy itself knows ([`view`], [`private`]), and an [`answer`] of a name server is
 //! read, kept in the [`cache`] and written anew. Signatures are passed on and not checked.
 

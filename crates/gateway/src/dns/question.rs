@@ -61,7 +61,7 @@ impl Question {
 pub struct Bad {
     /// Short identifier.
     pub reason: &'static str,
-    /// What the client is told.
+    /// The code of the answer.
     pub code: OptRcode,
     /// The answer; `None`: nothing can be said to that.
     pub answer: Option<Vec<u8>>,
@@ -138,11 +138,11 @@ fn edns(message: &Message<[u8]>, header: Header) -> Result<Option<Edns>, Bad> {
 }
 
 fn bad(header: Header, reason: &'static str, code: OptRcode) -> Bad {
-    Bad { reason, code, answer: Some(told(header, code)) }
+    Bad { reason, code, answer: Some(without_question(header, code)) }
 }
 
-/// An answer without a question, to what could not be understood. Whoever knows EDNS is told that its version is not known (RFC 6891 section 6.1.3).
-fn told(header: Header, code: OptRcode) -> Vec<u8> {
+/// An answer without a question, to what could not be understood. That the version of EDNS is not known stands in a record of EDNS (RFC 6891 section 6.1.3).
+fn without_question(header: Header, code: OptRcode) -> Vec<u8> {
     let mut answer = vec![0; HEADER];
     let of_answer = Header::for_message_slice_mut(&mut answer);
     of_answer.set_id(header.id());

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Clients that are told apart. Beyond that two have one bound between them, and nobody can choose with whom.
+/// Clients that are distinguished. Beyond that two have one bound between them, and nobody can choose with whom.
 const PLACES: usize = 16_384;
 
 /// How many more each may have.
@@ -21,7 +21,7 @@ struct Place {
     /// Thousandths of answers that were used, and when that was, in milliseconds.
     used: u64,
     at: u64,
-    /// Questions that got no answer, of which every second is told to ask by TCP.
+    /// Questions that got no answer, of which every second is answered by a hint to ask by TCP.
     beyond: u32,
 }
 

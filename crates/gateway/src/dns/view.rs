@@ -173,5 +173,5 @@ fn written(question: &Question, code: Rcode, data: [&[Data]; 2], lifetime: u32, 
     attempt(cut).or_else(|TooLong| attempt(none)).unwrap_or_else(|TooLong| Answer::empty(asked.0, asked.1))
 }
 
-/// Addresses of a name that are told.
+/// Addresses of a name in an answer, at most.
 const MOST_RECORDS: usize = 256;

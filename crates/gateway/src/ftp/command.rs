@@ -92,8 +92,8 @@ impl Command {
         line
     }
 
-    /// The verb by which rules know it. `MDTM` with a time before the name sets the time, at servers that know it so (vsftpd unless it is told
-    /// otherwise, Serv-U, NcFTPd): it is what `MFMT` is.
+    /// The verb by which rules know it. `MDTM` with a time before the name sets the time, at servers that know it so (vsftpd as it is
+    /// installed, Serv-U, NcFTPd): it is what `MFMT` is.
     pub fn judged_as(&self) -> &'static str {
         let argument = self.argument.as_deref().unwrap_or_default();
         let has_time = argument.len() > TIME && argument[..TIME].iter().all(u8::is_ascii_digit);

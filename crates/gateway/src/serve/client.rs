@@ -164,9 +164,9 @@ async fn log_in(
     let who = Who::said(&offered.name);
     shared.logins.check(gateway, ends.client.ip(), offered).await.map_err(|refusal| {
         let fault = match refusal {
-            Refusal::Wrong => decide::challenge(gateway, "wrong-password"),
-            Refusal::Throttled => Fault::with_status(429, "throttled"),
-            Refusal::Busy => Fault::with_status(503, "too-many-logins"),
+            Refusal::Wrong => decide::challenge(gateway, refusal.reason()),
+            Refusal::Throttled => Fault::with_status(429, refusal.reason()),
+            Refusal::Busy => Fault::with_status(503, refusal.reason()),
         };
         (who, fault)
     })

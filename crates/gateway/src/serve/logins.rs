@@ -33,6 +33,17 @@ pub(super) enum Refusal {
     Busy,
 }
 
+impl Refusal {
+    /// Short identifier.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Wrong => "wrong-password",
+            Self::Throttled => "throttled",
+            Self::Busy => "too-many-logins",
+        }
+    }
+}
+
 /// What is known of those who log in.
 pub(super) struct Logins {
     hasher: Arc<Hasher>,

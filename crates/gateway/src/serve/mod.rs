@@ -5,6 +5,7 @@ mod dns;
 mod forward;
 mod ftp;
 mod logins;
+mod name_server;
 mod page;
 mod pool;
 mod relay;

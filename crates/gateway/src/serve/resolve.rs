@@ -1,21 +1,22 @@
-//! Addresses of names, from name servers, by datagrams and by TCP where an answer is too long for one. Each question has a socket and a number of
-//! its own, so that nobody who does not see it can answer it.
+//! Addresses of names, for gateways that connect to servers.
 
-use super::{Shared, lock};
+use super::{Shared, lock, name_server};
 use crate::config::Gateway;
-use crate::dns::lookup::{self as dns, Answer, Kind};
-use std::hash::{BuildHasher as _, RandomState};
+use crate::dns::cache::Key;
+use crate::dns::name::Wire;
+use domain::base::Name;
+use domain::base::iana::Rtype;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often each of them is asked.
 const ROUNDS: usize = 2;
+/// Addresses of a name, of each kind, that are kept.
+const MOST_ADDRESSES: usize = 16;
 
 /// Addresses of a name; none if it has none. An error is that nobody could say.
 pub(super) async fn resolve(shared: &Shared, gateway: &Gateway, name: &str) -> io::Result<Vec<IpAddr>> {
@@ -23,7 +24,9 @@ pub(super) async fn resolve(shared: &Shared, gateway: &Gateway, name: &str) -> i
         return Ok(known);
     }
     let resolvers = if gateway.resolvers.is_empty() { &shared.resolvers } else { &gateway.resolvers };
-    let (v4, v6) = tokio::join!(one_kind(resolvers, name, Kind::A), one_kind(resolvers, name, Kind::Aaaa));
+    let wire: Wire = Name::vec_from_str(name).map_err(io::Error::other)?;
+    let (v4, v6) =
+        tokio::join!(one_kind(resolvers, &wire, Rtype::A), one_kind(resolvers, &wire, Rtype::AAAA));
     let (mut addresses, mut seconds, mut failure) = (Vec::new(), u32::MAX, None);
     for found in [v4, v6] {
         match found {
@@ -46,58 +49,17 @@ pub(super) async fn resolve(shared: &Shared, gateway: &Gateway, name: &str) -> i
     Ok(addresses)
 }
 
-async fn one_kind(resolvers: &[SocketAddr], name: &str, kind: Kind) -> io::Result<(Vec<IpAddr>, u32)> {
+async fn one_kind(resolvers: &[SocketAddr], name: &Wire, kind: Rtype) -> io::Result<(Vec<IpAddr>, u32)> {
+    let asked = Key { name: name.clone(), kind, signatures: false, unchecked: false };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no name server");
     for resolver in (0..ROUNDS).flat_map(|_| resolvers) {
-        match timeout(PATIENCE, ask(*resolver, name, kind)).await {
-            Ok(Ok(found)) => return Ok(found),
+        // Whether an address may be connected to is judged where that is done.
+        match timeout(PATIENCE, name_server::ask(*resolver, &asked, |_| false)).await {
+            Ok(Ok(Some(answer))) => return Ok((answer.addresses(MOST_ADDRESSES), answer.lifetime)),
+            Ok(Ok(None)) => last = io::Error::other("the name server failed"),
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(last)
-}
-
-async fn ask(resolver: SocketAddr, name: &str, kind: Kind) -> io::Result<(Vec<IpAddr>, u32)> {
-    let id = number();
-    let question = dns::question(id, name, kind);
-    let any: IpAddr =
-        if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(resolver).await?;
-    socket.send(&question).await?;
-    let mut bytes = [0; 2048];
-    loop {
-        let length = socket.recv(&mut bytes).await?;
-        match dns::answer(&bytes[..length], id, name, kind) {
-            Some(Answer::Addresses(addresses, seconds)) => return Ok((addresses, seconds)),
-            Some(Answer::Failed) => return Err(io::Error::other("the name server failed")),
-            Some(Answer::Truncated) => return by_stream(resolver, &question, id, name, kind).await,
-            None => {}
-        }
-    }
-}
-
-async fn by_stream(
-    resolver: SocketAddr,
-    question: &[u8],
-    id: u16,
-    name: &str,
-    kind: Kind,
-) -> io::Result<(Vec<IpAddr>, u32)> {
-    let mut stream = TcpStream::connect(resolver).await?;
-    stream.write_all(&[&(question.len() as u16).to_be_bytes(), question].concat()).await?;
-    let mut bytes = vec![0; usize::from(stream.read_u16().await?)];
-    stream.read_exact(&mut bytes).await?;
-    match dns::answer(&bytes, id, name, kind) {
-        Some(Answer::Addresses(addresses, seconds)) => Ok((addresses, seconds)),
-        _ => Err(io::Error::other("the name server failed")),
-    }
-}
-
-/// A number that nobody can guess, for questions and ports: the standard library's hasher has keys from the kernel, and is made for that.
-pub(super) fn number() -> u16 {
-    static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    RandomState::new().hash_one(count) as u16
 }

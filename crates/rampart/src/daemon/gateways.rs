@@ -49,34 +49,31 @@ impl Daemon {
         self
     }
 
-    /// From now on the gateways are as this policy says, with the users of its files.
+    /// From now on the gateways are as this policy says, with what its files say.
     pub(super) fn run_gateways(&self, policy: &Policy, at: Timestamp) {
         if let Ok(gateways) = &self.gateways {
-            gateways.read_users(policy);
+            gateways.read_files(policy);
             gateways.set(policy, at);
         }
     }
 
-    /// Reads files of names and of users for gateways again that have changed. False once the firewall is down.
+    /// Reads files of gateways again that have changed. False once the firewall is down.
     pub(crate) fn refresh_gateways(&self, now: Moment) -> bool {
         let Some(policy) = self.running().as_ref().map(|running| Arc::clone(&running.policy)) else {
             return false;
         };
         // The state is not held while a disk may be slow.
         let Ok(gateways) = &self.gateways else { return true };
-        let (names, users) = (gateways.read_names(&policy), gateways.read_users(&policy));
-        if names || users {
+        let changed = gateways.read_files(&policy);
+        if !changed.is_empty() {
             let running = self.running();
             if running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.policy, &policy)) {
                 self.run_gateways(&policy, now.wall);
             }
         }
-        if users {
-            self.report(
-                now.wall,
-                Kind::Refreshed,
-                "users of gateways were read again, because their file has changed",
-            );
+        for what in changed {
+            let text = format!("{what} were read again, because their file has changed");
+            self.report(now.wall, Kind::Refreshed, &text);
         }
         true
     }

@@ -7,7 +7,6 @@ use crate::api::{
     Actor, Applied, Confirmed, History, HistoryEntry, KeptPolicy, NewPolicy, Outcome, Problem, Restored, Way,
 };
 use crate::backup::{self, Backup, MOST_UNPACKED, Parts};
-use crate::gateways::check_users;
 use crate::history::{New, Store, sha256, standing};
 use crate::list_copies::Copies;
 use crate::own_rules::{self, strings};
@@ -170,16 +169,12 @@ impl Daemon {
     }
 
     fn replace(&self, policy: Policy, coming: &Coming<'_>, now: Moment) -> Result<Applied, Refused> {
-        // Whoever goes back to a policy gets it even if its files are gone.
+        // Whoever goes back to a policy gets it even if its files are gone or other ones, which then is a trouble.
         if matches!(coming.way, Way::Apply | Way::Reload) {
-            crate::gateways::check_names(&policy, now.wall).map_err(|why| Refused::new(422, why))?;
+            crate::gateways::check_files(&policy, now.wall).map_err(|why| Refused::new(422, why))?;
         }
         let tables = build(&policy, now.wall)?;
         let loaded = self.load_lists(&policy, coming.way == Way::Restore, now.wall)?;
-        // What is gone back to may be older than its file, which then is a trouble.
-        if matches!(coming.way, Way::Apply | Way::Reload) {
-            check_users(&policy).map_err(|why| Refused::new(422, why))?;
-        }
         let next_change = policy.next_change(now.wall);
         let _past = self.past.as_ref().map(Past::turn);
         let mut slot = self.running();

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks after the lists, and files of names for gateways, until the firewall is down.
+/// Looks after the lists, and the files of gateways, until the firewall is down.
 pub(crate) fn watch(daemon: &Arc<Daemon>) {
     for step in [Daemon::refresh_lists, Daemon::fetch_lists, Daemon::refresh_gateways] {
         let daemon = Arc::clone(daemon);

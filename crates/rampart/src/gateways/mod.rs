@@ -4,26 +4,26 @@
 //! Here are the daemon's side and what the three send each other; [`keeper`] and [`worker`] are the other sides. The firewall judges packets
 //! whatever becomes of them.
 
+mod files;
 pub(crate) mod keeper;
 mod names;
 mod settings;
 mod users;
 pub(crate) mod worker;
 
-pub(crate) use users::check as check_users;
-
 use crate::api::GatewayStatus;
 use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
+use files::{Content, Files};
 use gateway::event::{Counts, Event};
+use gateway::users::Users;
 use jiff::Timestamp;
-use names::NameFiles;
+use names::Names;
 use policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,13 +82,27 @@ pub(crate) struct Gateways {
 
 #[derive(Default)]
 struct Shared {
-    names: Mutex<NameFiles>,
+    files: Mutex<AllFiles>,
+    /// Held while files are read.
+    reading: Mutex<()>,
     /// What the keeper is to be sent next: [`Wanted`].
     next: Mutex<Option<Vec<u8>>>,
     state: Mutex<All>,
-    users: Mutex<users::Files>,
-    /// Held while files of users are read.
-    reading: Mutex<()>,
+}
+
+/// The files of a policy.
+#[derive(Debug, Clone, Default)]
+struct AllFiles {
+    names: Files<Names>,
+    users: Files<Users>,
+}
+
+impl AllFiles {
+    /// Reads those that have changed or were not read yet. Returns what is another one now, for people.
+    fn read(&mut self, policy: &Policy) -> Vec<&'static str> {
+        let read = [(self.names.read(policy), Names::WHAT), (self.users.read(policy), Users::WHAT)];
+        read.into_iter().filter_map(|(has_changed, what)| has_changed.then_some(what)).collect()
+    }
 }
 
 /// All that is known of the gateways of the policy in force.
@@ -154,11 +168,7 @@ impl Gateways {
 
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
     pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
-        let gateways = {
-            let mut names = self.names();
-            names.read(policy, false);
-            settings::of(policy, at, &names, &self.users())
-        };
+        let gateways = settings::of(policy, at, &self.files());
         let wanted = frame(&gateways);
         let mut all = self.shared.all();
         all.too_much = wanted.as_ref().err().cloned();
@@ -177,32 +187,19 @@ impl Gateways {
         let _ = self.wanted.try_send(());
     }
 
-    /// Reads the users of a policy's gateways that have changed, or are not known yet. Returns whether gateways have to be told.
-    pub(crate) fn read_users(&self, policy: &Policy) -> bool {
+    /// Reads the files of a policy's gateways that have changed, or are not known yet. Returns what is another one now, for people: then the gateways
+    /// are to be set once more.
+    pub(crate) fn read_files(&self, policy: &Policy) -> Vec<&'static str> {
         let _turn = self.shared.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // A disk may be slow, and nobody waits for it.
-        let mut files = self.users().clone();
-        let is_changed = files.read(policy);
-        *self.users() = files;
-        is_changed
+        let mut files = self.files().clone();
+        let changed = files.read(policy);
+        *self.files() = files;
+        changed
     }
 
-    fn users(&self) -> MutexGuard<'_, users::Files> {
-        self.shared.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads files with names again that have changed. Returns whether there were any: then the gateways are to be set once more.
-    pub(crate) fn read_names(&self, policy: &Policy) -> bool {
-        let mut names = self.names();
-        let has_changed = names.has_changed(policy);
-        if has_changed {
-            names.read(policy, true);
-        }
-        has_changed
-    }
-
-    fn names(&self) -> MutexGuard<'_, NameFiles> {
-        self.shared.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn files(&self) -> MutexGuard<'_, AllFiles> {
+        self.shared.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has happened since this was asked last: events with their gateways, how many more there were, and sentences to report.
@@ -244,28 +241,9 @@ impl Gateways {
             let why = known.state.trouble.as_ref()?;
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
-        all.gateways
-            .iter()
-            .filter_map(of_one)
-            .chain(self.names().troubles())
-            .chain(self.users().troubles())
-            .chain(all.too_much.clone())
-            .collect()
-    }
-}
-
-/// Where a file is that a policy names.
-///
-/// # Errors
-/// The policy came without its folder: what to do.
-fn place_of(policy: &Policy, file: &str) -> Result<PathBuf, String> {
-    let path = Path::new(file);
-    match policy.folder.as_deref() {
-        _ if path.is_absolute() => Ok(path.to_owned()),
-        Some(folder) => Ok(folder.join(path)),
-        None => {
-            Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
-        }
+        let files = self.files();
+        let of_files = files.names.troubles().chain(files.users.troubles());
+        all.gateways.iter().filter_map(of_one).chain(of_files).chain(all.too_much.clone()).collect()
     }
 }
 
@@ -289,14 +267,16 @@ fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
 /// Whether the gateways of a policy can be what it says, with the files that it names.
 ///
 /// # Errors
-/// A file cannot be read, or there is more than gateways take: what to do.
-pub(crate) fn check_names(policy: &Policy, at: Timestamp) -> Result<(), String> {
-    names::check(policy)?;
-    let mut files = NameFiles::default();
-    files.read(policy, false);
-    let mut users = users::Files::default();
-    users.read(policy);
-    let frame = frame(&settings::of(policy, at, &files, &users));
+/// A file cannot be used, or there is more than gateways take: what to do.
+pub(crate) fn check_files(policy: &Policy, at: Timestamp) -> Result<(), String> {
+    files::check::<Names>(policy)?;
+    // Only root may read that of users, and anybody may check a policy.
+    if nix::unistd::geteuid().is_root() {
+        files::check::<Users>(policy)?;
+    }
+    let mut files = AllFiles::default();
+    files.read(policy);
+    let frame = frame(&settings::of(policy, at, &files));
     frame.map(drop).map_err(|why| format!("{}: {why}", policy.file))
 }
 
@@ -386,7 +366,7 @@ mod tests {
         for (names, is_good) in [(10, true), (2_000, false)] {
             let lines: String = (0..names).map(name).collect();
             std::fs::write(folder.path().join("hosts"), lines).unwrap();
-            let checked = check_names(&policy, Timestamp::UNIX_EPOCH);
+            let checked = check_files(&policy, Timestamp::UNIX_EPOCH);
             assert_eq!(checked.is_ok(), is_good, "{names}: {checked:?}");
         }
     }

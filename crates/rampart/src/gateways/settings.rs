@@ -1,7 +1,6 @@
 //! What a policy says of its gateways, as their processes get it.
 
-use super::names::NameFiles;
-use super::users;
+use super::AllFiles;
 use gateway::config::{Addresses, Dns, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use gateway::dns::{self, view::View};
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use policy::gateways::{GatewayLimits, GatewayRule};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The gateways of a policy, with the rules that hold at a moment.
-pub(super) fn of(policy: &Policy, at: Timestamp, names: &NameFiles, users: &users::Files) -> Vec<Gateway> {
+pub(super) fn of(policy: &Policy, at: Timestamp, files: &AllFiles) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
         protocol: match &gateway.protocol {
@@ -19,7 +18,7 @@ pub(super) fn of(policy: &Policy, at: Timestamp, names: &NameFiles, users: &user
             policy::gateways::Protocol::Ftp { data_ports, is_active } => {
                 Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
             }
-            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, names, settings)),
+            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, files, settings)),
         },
         listen: gateway.listen,
         mode: match &gateway.mode {
@@ -40,16 +39,20 @@ pub(super) fn of(policy: &Policy, at: Timestamp, names: &NameFiles, users: &user
         look_up: gateway.look_up,
         decisions: gateway.decisions,
         forwarded_for: gateway.forwarded_for,
-        users: users.of(policy, gateway),
+        users: gateway
+            .users_file
+            .as_ref()
+            .map(|file| files.users.get(policy, file).cloned().unwrap_or_default()),
         limits: limits(&gateway.limits),
     };
     policy.gateways.iter().map(one).collect()
 }
 
-fn of_dns(policy: &Policy, names: &NameFiles, settings: &policy::gateways::Dns) -> Dns {
+fn of_dns(policy: &Policy, files: &AllFiles, settings: &policy::gateways::Dns) -> Dns {
     let view = |view: &policy::gateways::View| {
-        let files = std::iter::once(&view.entries[..]).chain(names.of_view(policy, view));
-        View::new(view.source.as_ref().map(addresses), files, &settings.local)
+        let of_files = view.files.iter().filter_map(|file| Some(&files.names.get(policy, file)?.0[..]));
+        let entries = std::iter::once(&view.entries[..]).chain(of_files);
+        View::new(view.source.as_ref().map(addresses), entries, &settings.local)
     };
     Dns {
         views: settings.views.iter().map(view).collect(),

@@ -83,6 +83,13 @@ struct Passed {
     bytes: usize,
 }
 
+impl Passed {
+    /// What the event log has of it and of so many bytes of an answer.
+    fn event(&self, answer: usize) -> Event {
+        event(self.asker, Some((&self.gateway, &self.question)), Some(self.rule), [self.bytes, answer])
+    }
+}
+
 /// What becomes of a question at once.
 enum Begun {
     /// It is answered so, or not at all.
@@ -123,7 +130,10 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
     let asker = Asker { client: ends.client, at: ends.at, is_datagram: false };
     Shared::count(&shared.counted.connections);
     let Some(_admitted) = shared.admit(ends.client.ip()) else {
-        record(shared, asker, None, None, "too-many-connections", 0, [0; 2]);
+        shared.record(Event {
+            reason: Some("too-many-connections".to_owned()),
+            ..event(asker, None, None, [0; 2])
+        });
         return abort(stream);
     };
     let mut stream = stream;
@@ -159,16 +169,17 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
     let read = question::read(bytes);
     if asker.is_datagram && !decide::is_known(gateway, client) {
         let about = read.as_ref().ok().map(|question| (gateway, question));
-        refused(shared, asker, about, None, "no-rule", 0, [bytes.len(), 0]);
+        let event = event(asker, about, None, [bytes.len(), 0]);
+        refused(shared, Event { reason: Some("no-rule".to_owned()), ..event });
         return Begun::Done(None);
     }
     let question = match read {
         Ok(question) => question,
         Err(Bad { reason, code, answer }) => {
             let answer = answer.filter(|_| allowed == Allowed::Answer);
-            let status = answer.as_ref().map_or(0, |_| code.to_int());
             let lengths = [bytes.len(), answer.as_ref().map_or(0, Vec::len)];
-            refused(shared, asker, None, None, reason, status, lengths);
+            let event = because(event(asker, None, None, lengths), reason, code);
+            refused(shared, Event { status: if answer.is_some() { event.status } else { 0 }, ..event });
             return Begun::Done(answer);
         }
     };
@@ -181,7 +192,7 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
             (_, false) => Some(answer::without_records(&question, OptRcode::REFUSED, false, None)),
         };
         let lengths = [bytes.len(), answer.as_ref().map_or(0, Vec::len)];
-        refused(shared, asker, about, None, "rate", 0, lengths);
+        refused(shared, Event { reason: Some("rate".to_owned()), ..event(asker, about, None, lengths) });
         return Begun::Done(answer);
     }
     let rule = match decide::decide(gateway, dns, client, &question) {
@@ -192,8 +203,8 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
         Decision::Ask(rule) => rule,
         Decision::Refuse(rule, refusal) => {
             let answer = answer::without_records(&question, refusal.code, false, refusal.why);
-            let lengths = [bytes.len(), answer.len()];
-            refused(shared, asker, about, rule, refusal.reason, refusal.code.to_int(), lengths);
+            let event = event(asker, about, rule, [bytes.len(), answer.len()]);
+            refused(shared, because(event, refusal.reason, refusal.code));
             return Begun::Done(Some(answer));
         }
     };
@@ -215,7 +226,7 @@ fn passed(asker: Asker, gateway: &Arc<Gateway>, question: Question, rule: usize,
 
 fn key(question: &Question) -> Key {
     Key {
-        name: question.name.as_slice().to_vec(),
+        name: question.name.clone(),
         kind: question.kind,
         signatures: question.signatures(),
         unchecked: question.unchecked,
@@ -232,14 +243,24 @@ async fn finish(shared: &Shared, passed: &Passed) -> Vec<u8> {
             fresh(heard.ok().and_then(|heard| heard.clone()).flatten())
         }
         Turn::Ask(sender) => {
-            let outcome = ask::ask(shared, &passed.gateway, &passed.question).await.map(Arc::new);
+            let under_way = UnderWay(&shared.dns, &key);
+            let outcome = ask::ask(shared, &passed.gateway, &key).await.map(Arc::new);
             keep(&shared.dns, &passed.gateway, &key, &outcome, passed.asker.client.ip());
-            lock(&shared.dns.under_way).remove(&key);
+            drop(under_way);
             sender.send_replace(Some(outcome.clone()));
             fresh(outcome)
         }
     };
     deliver(shared, passed, outcome.as_deref(), left)
+}
+
+/// A question that name servers are being asked. However that ends, it is over then, and the next who asks the same begins anew.
+struct UnderWay<'a>(&'a State, &'a Key);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.under_way).remove(self.1);
+    }
 }
 
 /// What was heard just now holds for all of its time.
@@ -285,9 +306,7 @@ fn deliver(shared: &Shared, passed: &Passed, outcome: Option<&Answer>, left: u32
         None => fail(shared, passed, OptRcode::SERVFAIL, "no-answer", None),
         Some(answer) if answer.is_private && !passed.gateway.rules[passed.rule].private_answers => {
             let bytes = answer::without_records(&passed.question, OptRcode::REFUSED, false, Some(BLOCKED));
-            let (about, lengths) = (Some((&passed.gateway, &passed.question)), [passed.bytes, bytes.len()]);
-            let status = OptRcode::REFUSED.to_int();
-            refused(shared, passed.asker, about, Some(passed.rule), "private-answer", status, lengths);
+            refused(shared, because(passed.event(bytes.len()), "private-answer", OptRcode::REFUSED));
             bytes
         }
         Some(answer) => say(shared, passed, answer, left),
@@ -295,12 +314,10 @@ fn deliver(shared: &Shared, passed: &Passed, outcome: Option<&Answer>, left: u32
 }
 
 fn say(shared: &Shared, passed: &Passed, answer: &Answer, left: u32) -> Vec<u8> {
-    let Passed { asker, gateway, question, rule, bytes } = passed;
-    let said = answer.bytes(question, left, asker.room(question));
+    let said = answer.bytes(&passed.question, left, passed.asker.room(&passed.question));
     Shared::count(&shared.counted.carried);
-    if gateway.rules[*rule].log {
-        let event = event(*asker, Some((gateway, question)), Some(*rule), [*bytes, said.len()]);
-        shared.record(Event { status: answer.code.to_int().into(), ..event });
+    if passed.gateway.rules[passed.rule].log {
+        shared.record(Event { status: answer.code.to_int().into(), ..passed.event(said.len()) });
     }
     said
 }
@@ -308,38 +325,20 @@ fn say(shared: &Shared, passed: &Passed, answer: &Answer, left: u32) -> Vec<u8> 
 fn fail(shared: &Shared, passed: &Passed, code: OptRcode, reason: &'static str, why: Option<u16>) -> Vec<u8> {
     let bytes = answer::without_records(&passed.question, code, false, why);
     Shared::count(&shared.counted.failed);
-    let about = Some((&passed.gateway, &passed.question));
-    let lengths = [passed.bytes, bytes.len()];
-    record(shared, passed.asker, about, Some(passed.rule), reason, code.to_int(), lengths);
+    shared.record(because(passed.event(bytes.len()), reason, code));
     bytes
 }
 
 type About<'a> = Option<(&'a Arc<Gateway>, &'a Question)>;
 
-fn refused(
-    shared: &Shared,
-    asker: Asker,
-    about: About<'_>,
-    rule: Option<usize>,
-    reason: &'static str,
-    status: u16,
-    lengths: [usize; 2],
-) {
+fn refused(shared: &Shared, event: Event) {
     Shared::count(&shared.counted.refused);
-    record(shared, asker, about, rule, reason, status, lengths);
+    shared.record(event);
 }
 
-fn record(
-    shared: &Shared,
-    asker: Asker,
-    about: About<'_>,
-    rule: Option<usize>,
-    reason: &'static str,
-    status: u16,
-    lengths: [usize; 2],
-) {
-    let event = event(asker, about, rule, lengths);
-    shared.record(Event { reason: Some(reason.to_owned()), status, ..event });
+/// The event of a question that is not answered as it was meant, and what the client gets instead.
+fn because(event: Event, reason: &str, code: OptRcode) -> Event {
+    Event { reason: Some(reason.to_owned()), status: code.to_int(), ..event }
 }
 
 /// What the event log has of a question.

@@ -1,7 +1,7 @@
 //! Data connections: each as it was agreed about, to or from the other end of a control connection, and no second one.
 
 use super::super::client::{Ends, canonical};
-use super::super::{Local, Shared, lock, resolve};
+use super::super::{Local, Shared, lock, name_server};
 use super::control::Server;
 use crate::config::{Ftp, Gateway, Limits, Mode};
 use crate::ftp::reply::Reply;
@@ -26,7 +26,7 @@ pub(super) fn is_among((first, last): (u16, u16), port: u16) -> bool {
 /// Some of the ports, in an order that nobody can guess.
 fn some_of((first, last): (u16, u16)) -> impl Iterator<Item = u16> {
     let count = u32::from(last - first) + 1;
-    let start = u32::from(resolve::number());
+    let start = u32::from(name_server::number());
     (0..count.min(MOST_TRIED)).map(move |step| first + ((start + step) % count) as u16)
 }
 

@@ -8,7 +8,6 @@ mod transfer;
 pub(super) use data::Expected;
 
 use super::client::{Ends, Next};
-use super::logins::Refusal;
 use super::relay::{Buffer, abort, close, write_within};
 use super::{Local, Shared, upstream};
 use crate::config::{Ftp, Gateway, Mode, Protocol};
@@ -180,14 +179,12 @@ impl Client<'_> {
         there: Option<Vec<u8>>,
     ) -> Result<Step, Next> {
         let (client, said) = (self.ends.client.ip(), Who::said(&credentials.name));
-        let reason = match self.local.shared.logins.check(gateway, client, credentials).await {
+        let refusal = match self.local.shared.logins.check(gateway, client, credentials).await {
             Ok(who) => return Ok(self.session.known(gateway, client, who, there)),
-            Err(Refusal::Wrong) => "wrong-password",
-            Err(Refusal::Throttled) => "throttled",
-            Err(Refusal::Busy) => "too-many-logins",
+            Err(refusal) => refusal,
         };
         self.session.unknown();
-        let fault = Fault::with_status(530, reason);
+        let fault = Fault::with_status(530, refusal.reason());
         Shared::count(&self.local.shared.counted.refused);
         let recorded = event(self.ends, None, None, Some(command), Some(fault), [0; 2]);
         self.local.shared.record(Event { user: said.map(|who| who.name), ..recorded });
