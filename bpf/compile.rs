@@ -15,7 +15,7 @@ const OLDEST_CLANG: u32 = 16;
 
 /// What an object becomes.
 pub(crate) enum Product {
-    /// `$OUT_DIR/STEM.skel.rs`, which has the object in it.
+    /// `$OUT_DIR/STEM.skel.rs`, which takes `$OUT_DIR/STEM.bpf.o` in.
     Skeleton,
     /// `$OUT_DIR/STEM.bpf.o` alone.
     #[allow(dead_code, reason = "only the crate with test objects makes them")]
@@ -32,7 +32,8 @@ pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error
     match product {
         Product::Skeleton => {
             let file = out.join(format!("{stem}.skel.rs"));
-            builder.obj(out.join(format!("{stem}.bpf.o"))).build_and_generate(&file)?;
+            // A million bytes written out as numbers would take rustc ten seconds each time that it reads them.
+            builder.obj(out.join(format!("{stem}.bpf.o"))).reference_obj(true).build_and_generate(&file)?;
             set_apart(&file, name)?;
         }
         Product::Object => builder.obj(out.join(format!("{stem}.bpf.o"))).build()?,

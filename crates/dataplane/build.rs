@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     compile("firewall", &Product::Skeleton)?;
-    let skeleton = PathBuf::from(std::env::var("OUT_DIR")?).join("firewall.skel.rs");
-    println!("cargo:rustc-env=FIREWALL_BUILD={:016x}", fnv1a(&std::fs::read(skeleton)?));
+    let object = PathBuf::from(std::env::var("OUT_DIR")?).join("firewall.bpf.o");
+    println!("cargo:rustc-env=FIREWALL_BUILD={:016x}", fnv1a(&std::fs::read(object)?));
     Ok(())
 }
 

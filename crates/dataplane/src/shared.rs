@@ -57,6 +57,12 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }
 }
 
+/// The bytes of numbers, which are millions in tables and lists.
+pub(crate) fn bytes_of_words(words: &[u32]) -> &[u8] {
+    // SAFETY: numbers have no padding, so all of their bytes are initialised; the slice lives as long as they.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) }
+}
+
 /// A structure from its bytes; `None` when they are too few.
 pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {

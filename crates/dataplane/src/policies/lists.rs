@@ -4,7 +4,7 @@
 use super::pages::PAGE_BYTES;
 use super::{BATCH, empty_array, write_pages};
 use crate::DataplaneError;
-use crate::shared::bytes_of;
+use crate::shared::{bytes_of, bytes_of_words};
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use policy::lists::ListTable;
@@ -122,7 +122,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn words(&mut self, words: &[u32]) -> Result<(), DataplaneError> {
-        self.bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        self.bytes.extend_from_slice(bytes_of_words(words));
         self.flush_if_full()
     }
 

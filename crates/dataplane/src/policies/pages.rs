@@ -3,7 +3,7 @@
 
 use super::translations;
 use crate::names::NO_SLOT;
-use crate::shared::bytes_of;
+use crate::shared::{bytes_of, bytes_of_words};
 use crate::skeleton::types::{self, sizes, table_method};
 use policy::Policy;
 use policy::address::AddressSet;
@@ -102,7 +102,7 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     header.answered = translations::add_answered(&mut pages, policy, numbers.zones);
     header.zone_numbers = zone_numbers(numbers.zones);
     pages.begin(PAGE_WORDS);
-    let mut bytes: Vec<u8> = pages.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut bytes = bytes_of_words(&pages.0).to_vec();
     bytes[..PAGE_BYTES].copy_from_slice(bytes_of(&header));
     bytes
 }
