@@ -2,10 +2,12 @@
 //! comes, the process is given another set.
 
 use crate::dns::view::View;
+use crate::hosts::HostSet;
 use crate::http::head;
 use crate::users::Users;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A gateway.
@@ -21,6 +23,8 @@ pub struct Gateway {
     pub mode: Mode,
     /// Rules; the first that matches decides, and where none matches the request is refused.
     pub rules: Vec<Rule>,
+    /// Hosts of files, which rules share.
+    pub host_sets: Vec<Arc<HostSet>>,
     /// Addresses that it may connect to although they are its own machine's, a link's or nobody's.
     pub reach: Addresses,
     /// Ports that requests for `http://`, or clients of FTP, may name.
@@ -103,8 +107,10 @@ pub struct Rule {
     pub allow: bool,
     /// Clients; `None`: everybody.
     pub source: Option<Addresses>,
-    /// Hosts: a name, an address, or `*.` and what a name ends with; none: every host.
+    /// Hosts: a name, an address, or `*.` and what a name ends with; none, and no sets of them: every host.
     pub hosts: Vec<String>,
+    /// More of them: places in [`Gateway::host_sets`].
+    pub host_sets: Vec<usize>,
     /// Paths, in which `*` is anything; none: every path, and `CONNECT` too.
     pub paths: Vec<String>,
     /// Methods; none: every method.
@@ -126,6 +132,15 @@ pub struct Rule {
 /// Addresses, as ranges with both ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses(pub Vec<(IpAddr, IpAddr)>);
+
+impl Gateway {
+    /// Whether a rule is about a host that is none of its `hosts`: about every host, or about those of a set.
+    pub fn is_about(&self, rule: &Rule, has: impl Fn(&HostSet) -> bool) -> bool {
+        let is_about_all = rule.hosts.is_empty() && rule.host_sets.is_empty();
+        is_about_all
+            || rule.host_sets.iter().any(|place| self.host_sets.get(*place).is_some_and(|set| has(set)))
+    }
+}
 
 impl Addresses {
     /// Whether an address is among them.

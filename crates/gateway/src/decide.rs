@@ -100,7 +100,7 @@ pub fn decide(gateway: &Gateway, client: IpAddr, method: &str, asked: &Asked) ->
     }
     let user = asked.who.as_ref().and_then(|who| gateway.users.as_ref()?.proved(who));
     let found = gateway.rules.iter().position(|rule| {
-        matches(rule, client, method, asked) && user.is_none_or(|user| user.is_among(&rule.users))
+        matches(gateway, rule, client, method, asked) && user.is_none_or(|user| user.is_among(&rule.users))
     });
     match found {
         None => Decision::Refuse(None, Fault::with_status(403, "no-rule")),
@@ -132,10 +132,14 @@ pub fn fits(length: Length, most: Option<u64>) -> bool {
     }
 }
 
-fn matches(rule: &Rule, client: IpAddr, method: &str, asked: &Asked) -> bool {
+fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, method: &str, asked: &Asked) -> bool {
     let by_source = rule.source.as_ref().is_none_or(|addresses| addresses.has(client));
-    let by_host =
-        rule.hosts.is_empty() || rule.hosts.iter().any(|pattern| is_host(pattern, &asked.authority.host));
+    let host = &asked.authority.host;
+    let by_host = rule.hosts.iter().any(|pattern| is_host(pattern, host))
+        || gateway.is_about(rule, |set| match host {
+            Host::Name(name) => set.has_name(name),
+            Host::Address(address) => set.has(&address.to_string()),
+        });
     let by_method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
     let by_path = rule.paths.is_empty()
         || asked

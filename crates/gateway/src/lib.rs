@@ -10,6 +10,7 @@ pub mod event;
 pub mod exchange;
 pub mod ftp;
 pub mod hello;
+pub mod hosts;
 pub mod http;
 pub mod reach;
 pub mod serve;

@@ -109,7 +109,9 @@ fn rules_decide_by_client_name_and_type() {
     let mut gateway = gateway("127.0.0.1:53".parse().unwrap(), Vec::new());
     let mut bad = rule("bad");
     bad.allow = false;
-    bad.hosts = vec!["*.bad.test".to_owned(), "bad.test".to_owned()];
+    bad.hosts = vec!["*.worse.test".to_owned()];
+    bad.host_sets = vec![0];
+    gateway.host_sets = vec![plain::hosts(&["bad.test"])];
     let mut mail = rule("mail");
     mail.source = Some(range("10.0.0.25", "10.0.0.25"));
     mail.methods = vec!["MX".to_owned(), "TYPE65280".to_owned()];
@@ -130,6 +132,7 @@ fn rules_decide_by_client_name_and_type() {
         ("10.0.0.1", edns(question("test", A)), "none: no-rule: REFUSED; edns 1232 do why 18"),
         ("10.0.0.1", edns(question("www.bad.test", A)), "bad: rule-deny: REFUSED; edns 1232 do why 15"),
         ("10.0.0.1", question("bad.test", A), "bad: rule-deny: REFUSED"),
+        ("10.0.0.1", question("www.worse.test", A), "bad: rule-deny: REFUSED"),
         ("10.0.0.1", question("notbad.test", A), "office: ask"),
         // One label, `x.bad`: not below bad.test.
         ("10.0.0.1", escaped, "office: ask"),

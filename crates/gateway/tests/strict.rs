@@ -14,14 +14,15 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// `/private/` and DELETE are denied, of the rest `a.test`, names below `b.test` and one address are allowed, bodies up to 100 bytes.
+/// `/private/` and DELETE are denied, of the rest `a.test`, names below `b.test`, addresses and what a list has are allowed, bodies up to 100 bytes.
 fn gateway() -> Gateway {
     let private = Rule { paths: strings(&["/private/*", "/private"]), ..rule("private", false) };
     let methods = Rule { methods: strings(&["DELETE"]), ..rule("methods", false) };
     let hosts = strings(&["a.test", "*.b.test", "192.0.2.1", "2001:db8::1"]);
     let most = Rule { hosts, largest_request: Some(100), ..rule("most", true) };
     Gateway {
-        rules: vec![private, methods, most],
+        rules: vec![private, methods, most, Rule { host_sets: vec![1], ..rule("listed", true) }],
+        host_sets: vec![plain::hosts(&["other.test"]), plain::hosts(&["listed.test", "192.0.2.9"])],
         ports: vec![80, 8080],
         limits: Limits { head_bytes: 2000, head_fields: 20, ..Limits::default() },
         ..plain::gateway()
@@ -370,6 +371,9 @@ fn hosts_and_ports_have_one_form_and_need_a_rule() {
         ("x.b.test", sent("x.b.test")),
         ("192.0.2.1", sent("192.0.2.1")),
         ("[2001:db8::1]", sent("[2001:db8::1]")),
+        ("listed.test", sent("listed.test")),
+        ("x.y.listed.test", sent("x.y.listed.test")),
+        ("192.0.2.9", sent("192.0.2.9")),
         ("[2001:DB8:0::1]:80", sent("[2001:db8::1]")),
     ] {
         assert_eq!(outcome(&gateway(), ask(host).as_bytes()), expected, "{host}");
@@ -378,6 +382,8 @@ fn hosts_and_ports_have_one_form_and_need_a_rule() {
         ("b.test", "403 no-rule"),
         ("xb.test", "403 no-rule"),
         ("a.test.evil", "403 no-rule"),
+        ("notlisted.test", "403 no-rule"),
+        ("other.test", "403 no-rule"),
         ("192.0.2.2", "403 no-rule"),
         ("a.test:22", "403 port"),
         ("a.test:0", "400 host"),

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const MOST_GATEWAYS: usize = 16;
 /// The most rules of a gateway.
 pub const MOST_RULES: usize = 4096;
+/// The most files of hosts of a rule.
+pub const MOST_FILES: usize = 16;
 /// The most words of one key of a rule.
 pub const MOST_WORDS: usize = 4096;
 
@@ -160,8 +162,10 @@ pub struct GatewayRule {
     pub allow: bool,
     /// Clients; `None`: everybody.
     pub source: Option<AddressSet>,
-    /// Hosts; none: every host.
+    /// Hosts; none, and no files of them: every host.
     pub hosts: Vec<String>,
+    /// Files of more hosts, as they are written; nobody reads them here.
+    pub host_files: Vec<String>,
     /// Paths; none: every path.
     pub paths: Vec<String>,
     /// Methods; none: every method.

@@ -63,13 +63,14 @@ tables! {
     LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
-    LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix"];
+    LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix", "tls"];
+    LOG_TLS "[log.tls]" ["ca", "name", "certificate", "key"];
     IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates"];
     GATEWAY "[gateways.NAME]" ["protocol", "mode", "listen", "servers", "rules", "reach", "ports", "connect_ports", "resolvers", "look_up",
                                "decisions", "forwarded_for", "connections", "connections_per_client", "head_bytes", "head_fields",
                                "head_time", "idle", "connect_time", "answer_time", "pooled", "data_ports", "to_servers",
                                "forward_to", "local", "views", "cache", "rate", "users_file"];
-    GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "paths", "methods", "schedule",
+    GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "hosts_file", "paths", "methods", "schedule",
                                             "largest_request", "largest_answer", "server_name", "log", "enabled", "types", "private_answers",
                                             "users"];
     GATEWAY_VIEW "[[gateways.NAME.views]]" ["description", "source", "file", "entries"];

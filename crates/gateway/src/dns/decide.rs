@@ -45,7 +45,7 @@ pub fn is_known(gateway: &Gateway, client: IpAddr) -> bool {
 pub fn decide(gateway: &Gateway, dns: &Dns, client: IpAddr, question: &Question) -> Decision {
     let refused = |reason, why| Refusal { reason, code: OptRcode::REFUSED, why };
     let kind = question.kind.to_string();
-    let found = gateway.rules.iter().position(|rule| matches(rule, client, &question.text, &kind));
+    let found = gateway.rules.iter().position(|rule| matches(gateway, rule, client, &question.text, &kind));
     let place = match found {
         Some(place) if gateway.rules[place].allow => place,
         Some(place) => return Decision::Refuse(Some(place), refused("rule-deny", Some(BLOCKED))),
@@ -84,9 +84,10 @@ fn is_from(rule: &Rule, client: IpAddr) -> bool {
     rule.source.as_ref().is_none_or(|addresses| addresses.has(client))
 }
 
-fn matches(rule: &Rule, client: IpAddr, name: &str, kind: &str) -> bool {
+fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, name: &str, kind: &str) -> bool {
     let by_kind = rule.methods.is_empty() || rule.methods.iter().any(|known| known == kind);
-    let by_name = rule.hosts.is_empty() || rule.hosts.iter().any(|pattern| is_name(pattern, name));
+    let by_name = rule.hosts.iter().any(|pattern| is_name(pattern, name))
+        || gateway.is_about(rule, |set| set.has_name(name));
     by_kind && by_name && is_from(rule, client)
 }
 

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use gateway::config::{Addresses, Gateway, Limits, Mode, Protocol, Rule};
+use gateway::hosts::HostSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn rule(name: &str, allow: bool) -> Rule {
@@ -12,6 +14,7 @@ pub(crate) fn rule(name: &str, allow: bool) -> Rule {
         allow,
         source: None,
         hosts: Vec::new(),
+        host_sets: Vec::new(),
         paths: Vec::new(),
         methods: Vec::new(),
         users: Vec::new(),
@@ -23,6 +26,11 @@ pub(crate) fn rule(name: &str, allow: bool) -> Rule {
     }
 }
 
+#[allow(dead_code, reason = "some tests have no lists")]
+pub(crate) fn hosts(hosts: &[&str]) -> Arc<HostSet> {
+    Arc::new(hosts.iter().map(|host| (*host).to_owned()).collect())
+}
+
 /// Of HTTP, named by clients, and without rules.
 pub(crate) fn gateway() -> Gateway {
     Gateway {
@@ -31,6 +39,7 @@ pub(crate) fn gateway() -> Gateway {
         listen: SocketAddr::new("10.0.0.1".parse().unwrap(), 3128),
         mode: Mode::Explicit,
         rules: Vec::new(),
+        host_sets: Vec::new(),
         reach: Addresses::default(),
         ports: vec![80],
         connect_ports: vec![443],

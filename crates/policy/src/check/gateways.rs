@@ -10,7 +10,7 @@ use super::rules::is_rule_name;
 use super::settings::duration;
 use crate::address::AddressSet;
 use crate::gateways::{
-    Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode, Protocol,
+    Gateway, GatewayLimits, GatewayRule, MOST_FILES, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode, Protocol,
 };
 use crate::model::{Action, Effect, Rule, SELF, ZoneSet};
 use crate::schedule::Schedule;
@@ -514,6 +514,7 @@ fn rule<'t>(
     let allow = section.choice("action", &[("allow", true), ("deny", false)], c);
     let source = addresses(section, "source", objects, c);
     let hosts = words(section, "hosts", |word| host(word, true), HOST_HELP, c);
+    let host_files = files(section, "hosts_file", HOSTS_FILE_HELP, c);
     let paths = words(section, "paths", path, PATH_HELP, c);
     if speaks != Some(Speaks::Dns) {
         ftp::only_of(section, &dns::KEYS_OF_RULES, "dns", c);
@@ -547,6 +548,7 @@ fn rule<'t>(
         allow: allow?,
         source: source?,
         hosts: hosts?,
+        host_files: host_files?,
         paths: paths?,
         methods: methods?,
         users: users?,
@@ -561,6 +563,7 @@ fn rule<'t>(
 }
 
 const HOST_HELP: &str = "write \"www.example.com\", \"*.example.com\" (every name below it) or an address";
+const HOSTS_FILE_HELP: &str = "write the path of a file with a host a line: \"/etc/rampart/gambling.txt\"";
 const PATH_HELP: &str =
     "write the path as it is meant, without escapes and without its query, with * for anything: \"/pub/*\"";
 const METHOD_HELP: &str = "write methods as they are sent: \"GET\", \"HEAD\", \"CONNECT\"";
@@ -592,6 +595,22 @@ fn words(
         }
     }
     Some(found)
+}
+
+/// Paths of files, none of which is read here; none if the key is not there.
+fn files(section: &Section<'_>, key: &'static str, help: &str, c: &mut Collector<'_>) -> Option<Vec<String>> {
+    let Some(value) = section.value(key) else { return Some(Vec::new()) };
+    let written = texts(value, key, c)?;
+    if let Some(empty) = written.iter().find(|file| file.value.is_empty()) {
+        c.report(empty.span.clone(), "a file has a path", Some(help.to_owned()));
+        return None;
+    }
+    if written.is_empty() || written.len() > MOST_FILES {
+        let message = format!("`{key}` has 1 to {MOST_FILES} files, and {} are written here", written.len());
+        c.report(value.span(), message, Some(help.to_owned()));
+        return None;
+    }
+    Some(written.iter().map(|file| file.value.to_owned()).collect())
 }
 
 /// A host's name or address; with a pattern, too.

@@ -2,7 +2,7 @@
 //! It is another user than root, and its rights are to bind ports below 1024 and to mark sockets as transparent gateways'. A listening socket stays open while its process is
 //! started again, so clients that come meanwhile wait and are not refused.
 
-use super::{Happened, MOST_OF_A_FRAME, Report, State, Wanted};
+use super::{Happened, MOST_TOLD, MOST_WANTED, Report, State, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
@@ -131,7 +131,7 @@ fn serve(stream: &UnixStream) {
         }
     });
     let mut all: Vec<(Gateway, Arc<Kept>)> = Vec::new();
-    while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
+    while let Ok(frame) = read_frame(stream, MOST_WANTED) {
         let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
         let is_same = |one: &Gateway, other: &Gateway| {
             let sockets =
@@ -268,7 +268,7 @@ fn send(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
 /// Passes on what a process tells, until it has ended.
 fn follow(stream: &UnixStream, reporter: &Reporter, state: &mut State) {
     let before = state.counts;
-    while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
+    while let Ok(frame) = read_frame(stream, MOST_TOLD) {
         let Ok(Happened { events, counts }) = serde_json::from_slice(&frame) else { return };
         state.counts = sum(before, counts);
         reporter.report(state, events);

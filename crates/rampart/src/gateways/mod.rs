@@ -5,6 +5,7 @@
 //! whatever becomes of them.
 
 mod files;
+mod host_lists;
 pub(crate) mod keeper;
 mod names;
 mod settings;
@@ -17,6 +18,7 @@ use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use files::{Content, Files};
 use gateway::event::{Counts, Event};
 use gateway::users::Users;
+use host_lists::HostList;
 use jiff::Timestamp;
 use names::Names;
 use policy::Policy;
@@ -31,8 +33,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The subcommands that are the other processes.
 pub(crate) const KEEPER: &str = "keep-gateways";
 pub(crate) const WORKER: &str = "run-gateway";
-/// Bytes of a frame between two of them, at most.
-const MOST_OF_A_FRAME: usize = 16 << 20;
+/// Bytes of a frame between two of them, at most: of what gateways are to be, and of what they tell.
+const MOST_WANTED: usize = 64 << 20;
+const MOST_TOLD: usize = 16 << 20;
 /// Events that wait for the daemon's event log.
 const WAITING: usize = 16_384;
 /// Words of a request that are kept in an event, in bytes.
@@ -94,13 +97,18 @@ struct Shared {
 #[derive(Debug, Clone, Default)]
 struct AllFiles {
     names: Files<Names>,
+    hosts: Files<HostList>,
     users: Files<Users>,
 }
 
 impl AllFiles {
     /// Reads those that have changed or were not read yet. Returns what is another one now, for people.
     fn read(&mut self, policy: &Policy) -> Vec<&'static str> {
-        let read = [(self.names.read(policy), Names::WHAT), (self.users.read(policy), Users::WHAT)];
+        let read = [
+            (self.names.read(policy), Names::WHAT),
+            (self.hosts.read(policy), HostList::WHAT),
+            (self.users.read(policy), Users::WHAT),
+        ];
         read.into_iter().filter_map(|(has_changed, what)| has_changed.then_some(what)).collect()
     }
 }
@@ -151,7 +159,7 @@ impl Gateways {
         std::thread::spawn(move || {
             privileges::keep_nothing();
             let why = loop {
-                let report = read_frame(&reading, MOST_OF_A_FRAME)
+                let report = read_frame(&reading, MOST_TOLD)
                     .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
                 match report {
                     Ok(Report::Gateway { name, state, events }) => of_reader.all().take(&name, state, events),
@@ -242,7 +250,7 @@ impl Gateways {
             Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
         };
         let files = self.files();
-        let of_files = files.names.troubles().chain(files.users.troubles());
+        let of_files = files.names.troubles().chain(files.hosts.troubles()).chain(files.users.troubles());
         all.gateways.iter().filter_map(of_one).chain(of_files).chain(all.too_much.clone()).collect()
     }
 }
@@ -254,11 +262,11 @@ impl Gateways {
 fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
     let bytes =
         serde_json::to_vec(&Wanted { gateways: gateways.to_vec() }).map_err(|error| error.to_string())?;
-    if bytes.len() > MOST_OF_A_FRAME {
+    if bytes.len() > MOST_WANTED {
         return Err(format!(
-            "the rules and names of all gateways together take {} MiB, and may take {}: shorten them, or the files with names",
+            "the rules, names and hosts of all gateways together take {} MiB, and may take {}: shorten them, or their files",
             bytes.len() >> 20,
-            MOST_OF_A_FRAME >> 20
+            MOST_WANTED >> 20
         ));
     }
     Ok(bytes)
@@ -270,6 +278,7 @@ fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
 /// A file cannot be used, or there is more than gateways take: what to do.
 pub(crate) fn check_files(policy: &Policy, at: Timestamp) -> Result<(), String> {
     files::check::<Names>(policy)?;
+    files::check::<HostList>(policy)?;
     // Only root may read that of users, and anybody may check a policy.
     if nix::unistd::geteuid().is_root() {
         files::check::<Users>(policy)?;
@@ -363,7 +372,7 @@ mod tests {
         let policy = Policy::parse("p", text).unwrap().in_folder(Some(folder.path().to_owned()));
         // Each has more than a hundred names above it, which no other has.
         let name = |number: u32| format!("10.0.0.5 {}{number}.a\n", "x.".repeat(115));
-        for (names, is_good) in [(10, true), (2_000, false)] {
+        for (names, is_good) in [(10, true), (6_000, false)] {
             let lines: String = (0..names).map(name).collect();
             std::fs::write(folder.path().join("hosts"), lines).unwrap();
             let checked = check_files(&policy, Timestamp::UNIX_EPOCH);

@@ -3,47 +3,56 @@
 use super::AllFiles;
 use gateway::config::{Addresses, Dns, Ftp, Gateway, Limits, Mode, Protocol, Rule, Server};
 use gateway::dns::{self, view::View};
+use gateway::hosts::HostSet;
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::gateways::{GatewayLimits, GatewayRule};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// The gateways of a policy, with the rules that hold at a moment.
 pub(super) fn of(policy: &Policy, at: Timestamp, files: &AllFiles) -> Vec<Gateway> {
-    let one = |gateway: &policy::gateways::Gateway| Gateway {
-        name: gateway.name.clone(),
-        protocol: match &gateway.protocol {
-            policy::gateways::Protocol::Http => Protocol::Http,
-            policy::gateways::Protocol::Ftp { data_ports, is_active } => {
-                Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
-            }
-            policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, files, settings)),
-        },
-        listen: gateway.listen,
-        mode: match &gateway.mode {
-            policy::gateways::Mode::Explicit => Mode::Explicit,
-            policy::gateways::Mode::Transparent => Mode::Transparent,
-            policy::gateways::Mode::Publish(servers) => Mode::Publish(
-                servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
-            ),
-        },
-        rules: (gateway.rules.iter())
+    let one = |gateway: &policy::gateways::Gateway| {
+        let mut host_files = Vec::new();
+        let rules = (gateway.rules.iter())
             .filter(|rule| policy.gateway_rule_holds(rule, at))
-            .map(|it| rule(it, matches!(gateway.protocol, policy::gateways::Protocol::Dns(_))))
-            .collect(),
-        reach: addresses(&gateway.reach),
-        ports: gateway.ports.clone(),
-        connect_ports: gateway.connect_ports.clone(),
-        resolvers: gateway.resolvers.clone(),
-        look_up: gateway.look_up,
-        decisions: gateway.decisions,
-        forwarded_for: gateway.forwarded_for,
-        users: gateway
-            .users_file
-            .as_ref()
-            .map(|file| files.users.get(policy, file).cloned().unwrap_or_default()),
-        limits: limits(&gateway.limits),
+            .map(|it| {
+                rule(it, matches!(gateway.protocol, policy::gateways::Protocol::Dns(_)), &mut host_files)
+            })
+            .collect();
+        Gateway {
+            name: gateway.name.clone(),
+            protocol: match &gateway.protocol {
+                policy::gateways::Protocol::Http => Protocol::Http,
+                policy::gateways::Protocol::Ftp { data_ports, is_active } => {
+                    Protocol::Ftp(Ftp { data_ports: *data_ports, is_active: *is_active })
+                }
+                policy::gateways::Protocol::Dns(settings) => Protocol::Dns(of_dns(policy, files, settings)),
+            },
+            listen: gateway.listen,
+            mode: match &gateway.mode {
+                policy::gateways::Mode::Explicit => Mode::Explicit,
+                policy::gateways::Mode::Transparent => Mode::Transparent,
+                policy::gateways::Mode::Publish(servers) => Mode::Publish(
+                    servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
+                ),
+            },
+            rules,
+            host_sets: host_files.iter().map(|file| host_set(policy, files, file)).collect(),
+            reach: addresses(&gateway.reach),
+            ports: gateway.ports.clone(),
+            connect_ports: gateway.connect_ports.clone(),
+            resolvers: gateway.resolvers.clone(),
+            look_up: gateway.look_up,
+            decisions: gateway.decisions,
+            forwarded_for: gateway.forwarded_for,
+            users: gateway
+                .users_file
+                .as_ref()
+                .map(|file| files.users.get(policy, file).cloned().unwrap_or_default()),
+            limits: limits(&gateway.limits),
+        }
     };
     policy.gateways.iter().map(one).collect()
 }
@@ -62,7 +71,19 @@ fn of_dns(policy: &Policy, files: &AllFiles, settings: &policy::gateways::Dns) -
     }
 }
 
-fn rule(rule: &GatewayRule, is_of_dns: bool) -> Rule {
+/// The hosts of a file; none while it was never read.
+fn host_set(policy: &Policy, files: &AllFiles, file: &str) -> Arc<HostSet> {
+    files.hosts.get(policy, file).map_or_else(Arc::default, |list| Arc::clone(&list.0))
+}
+
+/// A rule; `host_files` has the files of the rules before it, and then its own too.
+fn rule<'p>(rule: &'p GatewayRule, is_of_dns: bool, host_files: &mut Vec<&'p str>) -> Rule {
+    let mut place_of = |file: &'p String| {
+        host_files.iter().position(|known| known == file).unwrap_or_else(|| {
+            host_files.push(file);
+            host_files.len() - 1
+        })
+    };
     // A number may have a word, and events have that.
     let kind = |word: &String| dns::kind(word).unwrap_or_else(|| word.clone());
     Rule {
@@ -70,6 +91,7 @@ fn rule(rule: &GatewayRule, is_of_dns: bool) -> Rule {
         allow: rule.allow,
         source: rule.source.as_ref().map(addresses),
         hosts: rule.hosts.clone(),
+        host_sets: rule.host_files.iter().map(&mut place_of).collect(),
         paths: rule.paths.clone(),
         methods: if is_of_dns { rule.methods.iter().map(kind).collect() } else { rule.methods.clone() },
         users: rule.users.clone(),

@@ -1,7 +1,7 @@
 //! A gateway's process: the sockets of one gateway, and nothing else. It is another user than root, has no capability, opens no file and executes
 //! nothing: what clients and servers make of it stays in it. It ends when its keeper does.
 
-use super::{Happened, MOST_OF_A_FRAME};
+use super::{Happened, MOST_WANTED};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 fn next(stream: &UnixStream) -> io::Result<Gateway> {
-    Ok(serde_json::from_slice(&read_frame(stream, MOST_OF_A_FRAME)?)?)
+    Ok(serde_json::from_slice(&read_frame(stream, MOST_WANTED)?)?)
 }
 
 /// Reports to the keeper what happens, until it has gone.

@@ -12,12 +12,13 @@ const POLICY: &str = "\
     [gateways.names]\nprotocol = 'dns'\nlisten = '10.81.2.1:53'\nforward_to = '10.81.2.2'\nlocal = 'example.lan'\n\
     [[gateways.names.views]]\nsource = '10.81.1.0/24'\nfile = ['hosts', 'hosts.pub']\n\
     [[gateways.names.views]]\nfile = 'hosts.pub'\n\
-    [[gateways.names.rules]]\nname = 'no-ads'\naction = 'deny'\nhosts = '*.ads.test'\n\
+    [[gateways.names.rules]]\nname = 'no-ads'\naction = 'deny'\nhosts = '*.ads.test'\nhosts_file = 'blocked'\n\
     [[gateways.names.rules]]\nname = 'lan'\naction = 'allow'\nsource = '10.81.1.0/24'\nlog = true\n\
     [[gateways.names.rules]]\nname = 'published'\naction = 'allow'\nhosts = ['example.lan', '*.example.lan']\n\
     [[rules]]\nname = 'questions'\nfrom = ['inside', 'outside']\nto = 'self'\nservice = 'dns'\naction = 'allow'\n\
     [[rules]]\nname = 'forwarded'\nfrom = 'self'\nto = 'outside'\nservice = 'dns'\naction = 'allow'\n";
 const HOSTS: &str = "10.81.1.5 www.example.lan www\n10.81.1.6 db.example.lan\n";
+const BLOCKED: &str = "127.0.0.1 localhost\n0.0.0.0 tracker.test # of a list\n";
 const PUBLISHED: &str = "203.0.113.5 www.example.lan\n203.0.113.25 mail.example.lan\n";
 
 /// dig on a host: the response code, flags, and what was answered.
@@ -48,6 +49,7 @@ fn needs_root_a_gateway_of_dns_answers_each_side_and_asks_others() {
     let folder = bed.folder.path();
     fs::write(folder.join("hosts"), HOSTS).unwrap();
     fs::write(folder.join("hosts.pub"), PUBLISHED).unwrap();
+    fs::write(folder.join("blocked"), BLOCKED).unwrap();
     let many: Vec<String> =
         (0..200).map(|last| format!("--host-record=many.test,198.51.100.{last}")).collect();
     let mut words = vec![
@@ -89,6 +91,8 @@ fn needs_root_a_gateway_of_dns_answers_each_side_and_asks_others() {
         ("in", "mail.test MX", "NOERROR MX 10 www.test."),
         ("in", "nobody.test", "NXDOMAIN"),
         ("in", "x.ads.test", "REFUSED"),
+        ("in", "a.b.tracker.test", "REFUSED"),
+        ("in", "nottracker.test", "NXDOMAIN"),
         ("in", "inner.test", "REFUSED"),
         ("in", "www.test ANY +notcp", "NOERROR HINFO \"RFC8482\" \"\""),
         ("in", "www.test CH TXT", "REFUSED"),
@@ -134,6 +138,13 @@ fn expect_weather(bed: &Bed, firewall: u32, names: Background) {
     let (status, said) = bed.rampart(&["apply", &policy]);
     assert!(status != 0 && said.contains("hosts:1: the address 10.81.1.8 has no name"), "{status} {said}");
     fs::write(&hosts, HOSTS).unwrap();
+    let blocked = bed.folder.path().join("blocked");
+    fs::write(&blocked, "http://tracker.test/\n").unwrap();
+    until("a list that is broken", || bed.json(&["status"])["troubles"].to_string().contains("is no host"));
+    assert_eq!(dig(bed, "in", "tracker.test"), "REFUSED", "what was read before stays");
+    fs::write(&blocked, "other-tracker.test\n").unwrap();
+    until("a list that has changed", || dig(bed, "in", "tracker.test") == "NXDOMAIN");
+    assert_eq!(dig(bed, "in", "other-tracker.test"), "REFUSED");
     let before = worker(firewall).unwrap();
     kill(before);
     until("another process", || worker(firewall).is_some_and(|now| now != before));

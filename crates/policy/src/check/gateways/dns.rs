@@ -1,7 +1,7 @@
 //! What gateways of DNS have for themselves, and what they do not have.
 
 use super::ftp::only_of;
-use super::{addresses, host, words};
+use super::{addresses, files, host, words};
 use crate::check::names::{Addresses, Names};
 use crate::gateways::{DNS_TYPES, Dns, GatewayLimits, HostEntry, View};
 use crate::hosts;
@@ -21,6 +21,7 @@ const USUAL_RATE: u32 = 200;
 const CACHE: (u64, u64) = (64 << 10, 1 << 30);
 /// Views of a gateway.
 const MOST_VIEWS: usize = 64;
+const NAMES_HELP: &str = "write the path of a file of names: \"/etc/rampart/hosts\"";
 
 /// Limits where the policy does not say: clients wait for 5 s, and keep connections for a short time (RFC 7766 section 6.2.3).
 pub(super) fn usual_limits(section: &Section<'_>, limits: &mut GatewayLimits) {
@@ -118,23 +119,11 @@ fn views<'t>(
     for section in &sections {
         section.text("description", c);
         let source = addresses(section, "source", objects, c);
-        let files = files(section, c);
+        let files = files(section, "file", NAMES_HELP, c);
         let entries = entries(section, c);
         found.push(View { source: source?, files: files?, entries: entries? });
     }
     Some(found)
-}
-
-/// Files of names; reads none of them.
-fn files(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
-    let Some(value) = section.value("file") else { return Some(Vec::new()) };
-    let files = texts(value, "file", c)?;
-    if let Some(empty) = files.iter().find(|file| file.value.is_empty()) {
-        let help = "write its path: \"/etc/rampart/hosts\"".to_owned();
-        c.report(empty.span.clone(), "a file of names has a path", Some(help));
-        return None;
-    }
-    Some(files.iter().map(|file| file.value.to_owned()).collect())
 }
 
 /// Lines as of `/etc/hosts`.

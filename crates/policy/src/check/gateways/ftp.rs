@@ -82,11 +82,14 @@ pub(super) fn check_transparent(section: &Section<'_>, rules: &[GatewayRule], c:
         }
     }
     let named = rules.iter().find_map(|rule| {
-        rule.hosts.iter().find(|host| host.parse::<IpAddr>().is_err()).map(|host| (rule, host))
+        let name = rule.hosts.iter().find(|host| host.parse::<IpAddr>().is_err());
+        let what = name.map(|host| format!("the host `{host}`"));
+        // Nobody knows what is in a file by then.
+        what.or_else(|| rule.host_files.first().map(|_| "hosts as `hosts_file` has them".to_owned()))
+            .map(|what| (rule, what))
     });
-    if let Some((rule, host)) = named {
-        let message =
-            format!("the rule `{}` would never match: clients do not name the host `{host}`", rule.name);
+    if let Some((rule, what)) = named {
+        let message = format!("the rule `{}` would never match: clients do not name {what}", rule.name);
         let help = "write addresses in `hosts`, or mode = \"explicit\"".to_owned();
         c.report(section.key_span("mode"), message, Some(help));
     }
