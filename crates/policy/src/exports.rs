@@ -30,6 +30,19 @@ pub struct Exports {
     pub enterprise: Option<u32>,
     /// Records of flows.
     pub ipfix: Option<Ipfix>,
+    /// How collectors by TLS and the firewall know each other; `None`: there are no such collectors.
+    pub tls: Option<Tls>,
+}
+
+/// `[log.tls]`: files in PEM, as they are written; nobody reads them here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates, one of which has signed the collectors'.
+    pub ca: String,
+    /// The name in the collectors' certificates; `None`: each one's address is in its own.
+    pub name: Option<String>,
+    /// The firewall's certificate and its key, for collectors that want one.
+    pub own: Option<(String, String)>,
 }
 
 /// `[log.ipfix]`
@@ -61,17 +74,21 @@ pub enum Transport {
     Udp,
     /// A connection.
     Tcp,
+    /// A connection that is encrypted, to a collector that proves who it is.
+    Tls,
 }
 
 impl Transport {
     /// All of them, as policies write them.
-    pub const NAMES: [(&'static str, Transport); 2] = [("udp", Transport::Udp), ("tcp", Transport::Tcp)];
+    pub const NAMES: [(&'static str, Transport); 3] =
+        [("udp", Transport::Udp), ("tcp", Transport::Tcp), ("tls", Transport::Tls)];
 
     /// As policies write it.
     pub const fn name(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
             Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
         }
     }
 
@@ -79,7 +96,7 @@ impl Transport {
     const fn protocol(self) -> u8 {
         match self {
             Transport::Udp => UDP,
-            Transport::Tcp => TCP,
+            Transport::Tcp | Transport::Tls => TCP,
         }
     }
 }
@@ -99,7 +116,7 @@ pub const FACILITIES: [&str; 24] = [
 
 impl Default for Exports {
     fn default() -> Self {
-        Self { journald: None, syslog: Vec::new(), facility: 16, enterprise: None, ipfix: None }
+        Self { journald: None, syslog: Vec::new(), facility: 16, enterprise: None, ipfix: None, tls: None }
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
         Tables::build(&policy, now).map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let lists = crate::list_files::load(&policy, None, now).map_err(Failure::Wrong)?;
     crate::gateways::check_files(&policy, now).map_err(Failure::Wrong)?;
+    crate::export::check_files(&policy).map_err(Failure::Wrong)?;
     crate::kernel::can_forward(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
     // An interface that is not here may be one of another machine.
     if let Some((_, why)) = crate::kernel::unfit(&policy).into_iter().next() {

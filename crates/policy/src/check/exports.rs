@@ -1,8 +1,8 @@
 //! `[log]`: where events and records of flows are sent. Collectors are named by their addresses, because the firewall asks no name server.
 
 use super::settings::duration;
-use crate::exports::{Collector, Exports, FACILITIES, Ipfix, JOURNALD, MOST_COLLECTORS, Transport};
-use crate::schema;
+use crate::exports::{Collector, Exports, FACILITIES, Ipfix, JOURNALD, MOST_COLLECTORS, Tls, Transport};
+use crate::{hosts, schema};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,11 @@ pub(super) fn read(root: &Section<'_>, c: &mut Problems<'_>) -> Exports {
     if let Some(section) = schema::IPFIX.section(&section, "ipfix", c) {
         exports.ipfix = ipfix(&section, c);
     }
+    if let Some(section) = schema::LOG_TLS.section(&section, "tls", c) {
+        exports.tls = tls(&section, c);
+    }
     refuse_nobody(&section, c);
+    refuse_half_of_tls(&section, &exports, c);
     exports
 }
 
@@ -42,6 +46,55 @@ fn refuse_nobody(section: &Section<'_>, c: &mut Problems<'_>) {
         let help = "take `facility` out: records of IPFIX have none".to_owned();
         c.report(section.key_span("facility"), "`facility` needs `syslog` or `journald`", Some(help));
     }
+}
+
+/// Collectors by TLS need to be known by something, and what would know them needs collectors.
+fn refuse_half_of_tls(section: &Section<'_>, exports: &Exports, c: &mut Problems<'_>) {
+    let is_by_tls = exports.collectors().any(|collector| collector.transport == Transport::Tls);
+    if is_by_tls && section.value("tls").is_none() {
+        let help = "write [log.tls] with ca = \"/etc/rampart/collectors-ca.pem\": who has signed the collector's certificate".to_owned();
+        c.report(section.span.clone(), "a collector by tls:// needs [log.tls]", Some(help));
+    } else if !is_by_tls && section.value("tls").is_some() {
+        let help = "write tls:// for a collector, or take [log.tls] out".to_owned();
+        c.report(
+            section.key_span("tls"),
+            "[log.tls] is for collectors by tls://, and there is none",
+            Some(help),
+        );
+    }
+}
+
+fn tls(section: &Section<'_>, c: &mut Problems<'_>) -> Option<Tls> {
+    let ca = section.required_text("ca", "\"/etc/rampart/collectors-ca.pem\"", c);
+    let mut file = |key: &'static str| {
+        let text = section.text(key, c)?;
+        if text.value.is_empty() {
+            c.report(text.span.clone(), "a file has a path", None);
+        }
+        Some(text.value.to_owned())
+    };
+    let (certificate, key) = (file("certificate"), file("key"));
+    for (one, other) in [("certificate", "key"), ("key", "certificate")] {
+        if section.value(one).is_some() && section.value(other).is_none() {
+            let help = format!("write `{other}` too: both are files in PEM");
+            c.report(section.key_span(one), format!("`{one}` needs `{other}`"), Some(help));
+        }
+    }
+    let name = section.text("name", c);
+    if let Some(name) = name.as_ref().filter(|name| !hosts::is_name(name.value)) {
+        let help = "write the name in the collector's certificate: \"logs.example.com\"; without `name` its address must be there";
+        let message = format!("`{}` is not the name of a host", shortened(name.value));
+        c.report(name.span.clone(), message, Some(help.to_owned()));
+    }
+    let ca = ca?;
+    if ca.value.is_empty() {
+        c.report(ca.span.clone(), "a file has a path", None);
+    }
+    Some(Tls {
+        ca: ca.value.to_owned(),
+        name: name.map(|name| name.value.to_owned()),
+        own: certificate.zip(key),
+    })
 }
 
 fn journald(section: &Section<'_>, c: &mut Problems<'_>) -> Option<PathBuf> {
@@ -114,13 +167,8 @@ fn collector(text: &Located<&str>, example: &str, c: &mut Problems<'_>) -> Optio
     let Some((transport, address)) = text.value.split_once("://") else {
         return wrong(format!("`{shown}` is no collector"), usual());
     };
-    if transport == "tls" {
-        let help =
-            "write tcp:// through a network that nobody else reads, or to a relay on this machine".to_owned();
-        return wrong("this version has no TLS to collectors".to_owned(), help);
-    }
     let Some((_, transport)) = Transport::NAMES.into_iter().find(|(name, _)| *name == transport) else {
-        return wrong(format!("`{shown}` is reached neither by udp:// nor by tcp://"), usual());
+        return wrong(format!("`{shown}` is reached by none of udp://, tcp:// and tls://"), usual());
     };
     let Ok(address) = address.parse::<SocketAddr>() else {
         let help = format!("{}; names of hosts are not looked up", usual());

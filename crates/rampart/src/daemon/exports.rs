@@ -20,7 +20,7 @@ impl Daemon {
     /// From now on what happens goes where this policy says.
     pub(super) fn export_as(&self, policy: &Policy) {
         if let Ok(exporter) = &self.exporter {
-            exporter.set(&policy.settings.exports);
+            exporter.set(policy);
         }
     }
 

@@ -171,7 +171,8 @@ impl Daemon {
     fn replace(&self, policy: Policy, coming: &Coming<'_>, now: Moment) -> Result<Applied, Refused> {
         // Whoever goes back to a policy gets it even if its files are gone or other ones, which then is a trouble.
         if matches!(coming.way, Way::Apply | Way::Reload) {
-            crate::gateways::check_files(&policy, now.wall).map_err(|why| Refused::new(422, why))?;
+            let files = crate::gateways::check_files(&policy, now.wall);
+            files.and_then(|()| crate::export::check_files(&policy)).map_err(|why| Refused::new(422, why))?;
         }
         let tables = build(&policy, now.wall)?;
         let loaded = self.load_lists(&policy, coming.way == Way::Restore, now.wall)?;

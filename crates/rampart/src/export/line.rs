@@ -1,9 +1,10 @@
 //! A way to a collector: a datagram socket, or a connection. Every call ends within a time, whatever the other side does.
 
 use super::To;
+use super::tls::TlsLine;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ const KEPT: usize = 64 << 10;
 pub(super) enum Line {
     Udp(UdpSocket),
     Tcp(TcpStream),
+    Tls(Box<TlsLine>),
     Unix(UnixDatagram),
 }
 
@@ -50,13 +52,9 @@ impl Line {
                 socket.set_write_timeout(Some(PATIENCE))?;
                 Ok(Self::Udp(socket))
             }
-            To::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-                setsockopt(&stream, sockopt::TcpUserTimeout, &UNACKNOWLEDGED)?;
-                setsockopt(&stream, sockopt::KeepAlive, &true)?;
-                setsockopt(&stream, sockopt::SndBuf, &KEPT)?;
-                Ok(Self::Tcp(stream))
-            }
+            To::Tcp(address) => Ok(Self::Tcp(connect(address)?)),
+            To::Tls(address, by) => Ok(Self::Tls(Box::new(TlsLine::begin(connect(address)?, *address, by)?))),
+            To::Unusable(_, why) => Err(io::Error::other(why.clone())),
             To::Socket(path) => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(path)?;
@@ -71,8 +69,12 @@ impl Line {
             Line::Udp(socket) => socket.send(message).map(drop).map_err(unsent),
             Line::Unix(socket) => socket.send(message).map(drop).map_err(unsent),
             Line::Tcp(stream) => {
-                is_open(stream).map_err(Broken::Unsent)?;
-                write_within(stream, message, PATIENCE).map_err(Broken::Cut)
+                look(stream, |mut stream| stream.read(&mut [0; 512])).map_err(Broken::Unsent)?;
+                Within::new(stream).write_all(message).map_err(Broken::Cut)
+            }
+            Line::Tls(line) => {
+                line.is_open().map_err(Broken::Unsent)?;
+                line.write(message).map_err(Broken::Cut)
             }
         }
     }
@@ -83,37 +85,69 @@ fn unsent(error: io::Error) -> Broken {
     if error.raw_os_error() == Some(libc::EMSGSIZE) { Broken::Cut(error) } else { Broken::Unsent(error) }
 }
 
-/// Writes all of a message within a time, however few bytes the other end takes at once.
-fn write_within(mut stream: &TcpStream, message: &[u8], time: Duration) -> io::Result<()> {
-    let until = Instant::now() + time;
-    let late = || io::Error::new(ErrorKind::TimedOut, "it takes nothing: its program does not read");
-    let mut left = message;
-    while !left.is_empty() {
-        let rest = until.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            return Err(late());
-        }
-        stream.set_write_timeout(Some(rest))?;
-        match stream.write(left) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => left = &left[written..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(late()),
-            Err(error) => return Err(error),
-        }
+fn connect(address: &SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+    setsockopt(&stream, sockopt::TcpUserTimeout, &UNACKNOWLEDGED)?;
+    setsockopt(&stream, sockopt::KeepAlive, &true)?;
+    setsockopt(&stream, sockopt::SndBuf, &KEPT)?;
+    Ok(stream)
+}
+
+/// A connection whose reads and writes all have to be done by a time, however few bytes the other end sends or takes at once.
+pub(super) struct Within<'s> {
+    stream: &'s TcpStream,
+    until: Instant,
+}
+
+impl<'s> Within<'s> {
+    pub(super) fn new(stream: &'s TcpStream) -> Self {
+        Self { stream, until: Instant::now() + PATIENCE }
     }
-    Ok(())
+
+    fn left(&self, late: &'static str) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, late)) } else { Ok(left) }
+    }
+
+    fn in_time<T>(done: io::Result<T>, late: &'static str) -> io::Result<T> {
+        done.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, late),
+            _ => error,
+        })
+    }
+}
+
+impl Read for Within<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        const LATE: &str = "it does not answer";
+        self.stream.set_read_timeout(Some(self.left(LATE)?))?;
+        Self::in_time(self.stream.read(bytes), LATE)
+    }
+}
+
+impl Write for Within<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const LATE: &str = "it takes nothing: its program does not read";
+        self.stream.set_write_timeout(Some(self.left(LATE)?))?;
+        Self::in_time(self.stream.write(bytes), LATE)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether the other end has closed the connection, or reset it: what is written after that is gone without an error at first. What it sends
-/// is read and means nothing; a connection on which much came is not read to its end.
-fn is_open(mut stream: &TcpStream) -> io::Result<()> {
+/// is read, 0 bytes at its end, and means nothing; a connection on which much came is not read to its end.
+pub(super) fn look(
+    stream: &TcpStream,
+    mut read: impl FnMut(&TcpStream) -> io::Result<usize>,
+) -> io::Result<()> {
     const READS: usize = 16;
-    let mut bytes = [0; 512];
     stream.set_nonblocking(true)?;
     let mut is_open = Ok(());
     for _ in 0..READS {
-        match stream.read(&mut bytes) {
+        match read(stream) {
             Ok(0) => {
                 is_open = Err(io::Error::new(ErrorKind::ConnectionAborted, "it has closed the connection"));
                 break;

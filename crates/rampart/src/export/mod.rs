@@ -9,13 +9,15 @@ mod line;
 mod notice;
 mod outlet;
 mod syslog;
+mod tls;
 pub(crate) mod worker;
 
 use crate::api::{Event, Export};
 use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use jiff::Timestamp;
-use policy::exports::{Collector, Exports, Transport};
+use policy::Policy;
+use policy::exports::{Collector, Transport};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -27,6 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tls::Credentials;
+pub(crate) use tls::check_files;
 
 /// The subcommand that is the other process.
 pub(crate) const WORKER: &str = "export-events";
@@ -122,6 +126,9 @@ enum Form {
 enum To {
     Udp(SocketAddr),
     Tcp(SocketAddr),
+    Tls(SocketAddr, Arc<Credentials>),
+    /// By TLS, and its files cannot be used: why.
+    Unusable(SocketAddr, String),
     Socket(PathBuf),
 }
 
@@ -131,6 +138,13 @@ struct Origin {
     host: String,
     namespace: String,
     pid: u32,
+}
+
+impl To {
+    /// Whether messages follow each other without bounds of their own.
+    fn is_stream(&self) -> bool {
+        matches!(self, To::Tcp(_) | To::Tls(..) | To::Unusable(..))
+    }
 }
 
 impl Form {
@@ -166,17 +180,25 @@ impl fmt::Display for To {
         match self {
             To::Udp(address) => write!(f, "udp://{address}"),
             To::Tcp(address) => write!(f, "tcp://{address}"),
+            To::Tls(address, _) | To::Unusable(address, _) => write!(f, "tls://{address}"),
             To::Socket(path) => write!(f, "{}", path.display()),
         }
     }
 }
 
 /// What a policy asks for, as targets.
-fn targets(exports: &Exports, from: &Origin) -> Vec<Target> {
+fn targets(policy: &Policy, from: &Origin) -> Vec<Target> {
+    let exports = &policy.settings.exports;
     let target = |form, to| Target { form, to, from: from.clone(), enterprise: exports.enterprise };
+    let credentials = exports.tls.as_ref().map(|tls| Credentials::read(tls, policy).map(Arc::new));
     let to = |collector: &Collector| match collector.transport {
         Transport::Udp => To::Udp(collector.address),
         Transport::Tcp => To::Tcp(collector.address),
+        Transport::Tls => match &credentials {
+            Some(Ok(by)) => To::Tls(collector.address, Arc::clone(by)),
+            Some(Err(why)) => To::Unusable(collector.address, why.clone()),
+            None => To::Unusable(collector.address, "the policy has no [log.tls]".to_owned()),
+        },
     };
     let journald = exports
         .journald
@@ -333,8 +355,8 @@ impl Exporter {
     }
 
     /// Sends what happens from now on where a policy says. Targets that stay keep their connections and counters.
-    pub(crate) fn set(&self, exports: &Exports) {
-        let targets = targets(exports, &self.from);
+    pub(crate) fn set(&self, policy: &Policy) {
+        let targets = targets(policy, &self.from);
         self.shared.has_targets.store(!targets.is_empty(), Ordering::Release);
         // Under this lock, so that the last set has the greatest number. Items that wait go to the targets of their time.
         let mut state = self.shared.state();

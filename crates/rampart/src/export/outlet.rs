@@ -314,10 +314,19 @@ struct Gone {
     lost: u64,
 }
 
+/// Whether both ends did not agree about who they are, or how they encrypt.
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
 /// Why nothing can be sent, and what to do.
 fn words(to: &To, error: &io::Error) -> String {
     use nix::libc;
     let remedy = match (to, error.raw_os_error()) {
+        (To::Unusable(..), _) => "mend the file that [log.tls] names, and apply the policy again",
+        (To::Tls(..), _) if is_of_tls(error) => {
+            "what it proves itself by is not what [log.tls] of the policy says, or it does not know this firewall's certificate"
+        }
         (To::Socket(_), _) => "start systemd-journald, or name its socket in the policy",
         (_, Some(libc::EPERM | libc::ENOBUFS)) => {
             "a packet of the firewall itself is dropped: write a rule that allows it from `self`"

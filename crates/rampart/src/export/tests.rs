@@ -22,7 +22,7 @@ fn origin() -> Origin {
     Origin { host: "fw.example".to_owned(), namespace: "default".to_owned(), pid: 4711 }
 }
 
-fn report(message: &str) -> Item {
+pub(super) fn report(message: &str) -> Item {
     let by = Some("user 0 (root, process 7)".to_owned());
     Item::Report(Report { at: at(0), event: "applied".to_owned(), by, message: message.to_owned() })
 }
@@ -199,12 +199,12 @@ fn syslog_to(to: To) -> Target {
     Target { form: Form::Syslog { facility: 16 }, to, from: origin(), enterprise: None }
 }
 
-fn outlet(to: To) -> Outlet {
-    let encoder = Syslog::new(16, &origin(), None, matches!(to, To::Tcp(_)));
+pub(super) fn outlet(to: To) -> Outlet {
+    let encoder = Syslog::new(16, &origin(), None, to.is_stream());
     Outlet::start(syslog_to(to), Box::new(encoder))
 }
 
-fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = what() {
@@ -216,7 +216,7 @@ fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A message of a stream, by its count.
-fn counted(mut from: impl Read) -> String {
+pub(super) fn counted(mut from: impl Read) -> String {
     let mut length = 0;
     loop {
         let mut byte = [0];
@@ -489,9 +489,9 @@ fn records_are_numbered_packed_and_made_anew_for_another_line() {
     assert_eq!(decoder.number(before, (0, 149)), 77);
 }
 
-fn exports(text: &str) -> Exports {
+fn policy(text: &str) -> Policy {
     let zones = "[zones]\nin = { interfaces = 'e1' }\n";
-    policy::Policy::parse("p", &format!("{zones}{text}")).unwrap().settings.exports
+    Policy::parse("p", &format!("{zones}{text}")).unwrap()
 }
 
 /// The whole way: what the daemon says comes out of the sockets of the process, which is a thread here.
@@ -515,10 +515,10 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
     };
     send("to nowhere");
     let to = |socket: &UdpSocket| format!("'udp://{}'", socket.local_addr().unwrap());
-    exporter.set(&exports(&format!("[log]\nsyslog = {}", to(&first))));
+    exporter.set(&policy(&format!("[log]\nsyslog = {}", to(&first))));
     send("one");
     assert!(next(&first).ends_with("applied: one"));
-    exporter.set(&exports(&format!("[log]\nsyslog = [{}, {}]", to(&first), to(&second))));
+    exporter.set(&policy(&format!("[log]\nsyslog = [{}, {}]", to(&first), to(&second))));
     send("both");
     assert!(next(&first).ends_with("applied: both") && next(&second).ends_with("applied: both"));
     // The first goes on with its counters.
@@ -529,13 +529,13 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
         ("syslog", &format!("udp://{}", first.local_addr().unwrap()))
     );
     assert_eq!(exporter.troubles(), Vec::<String>::new());
-    exporter.set(&exports(&format!("[log]\nsyslog = {}", to(&second))));
+    exporter.set(&policy(&format!("[log]\nsyslog = {}", to(&second))));
     send("the second");
     assert!(next(&second).ends_with("applied: the second"));
-    exporter.set(&exports(""));
+    exporter.set(&policy(""));
     send("nowhere again");
     assert_eq!((exporter.targets(), exporter.troubles()), (vec![], vec![]));
-    exporter.set(&exports(&format!("[log]\nsyslog = {}\n[log.ipfix]\nto = {}", to(&first), to(&first))));
+    exporter.set(&policy(&format!("[log]\nsyslog = {}\n[log.ipfix]\nto = {}", to(&first), to(&first))));
     send("the last");
     exporter.finish();
     process.join().unwrap();
@@ -550,7 +550,7 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
 fn a_process_that_does_not_read_holds_nobody() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let exporter = Exporter::over(ours, "default", None).unwrap();
-    let wanted = exports("[log]\nsyslog = 'udp://127.0.0.1:9'\n[log.ipfix]\nto = 'udp://127.0.0.1:9'");
+    let wanted = policy("[log]\nsyslog = 'udp://127.0.0.1:9'\n[log.ipfix]\nto = 'udp://127.0.0.1:9'");
     exporter.set(&wanted);
     let flows: Vec<FlowRecord> = vec![flow("10.0.0.1", [None, None]); 10_000];
     let Item::Event(one) = event(details("web")) else { panic!() };
@@ -586,7 +586,7 @@ fn targets_are_shown_from_the_moment_that_they_are_set() {
     let at = |to: &str, sent| (to.to_owned(), sent, 0);
     let [one, two] = ["udp://192.0.2.1:514", "udp://192.0.2.2:514"];
     assert_eq!(shown(&exporter), []);
-    exporter.set(&exports(&format!("[log]\nsyslog = '{one}'")));
+    exporter.set(&policy(&format!("[log]\nsyslog = '{one}'")));
     assert_eq!(shown(&exporter), [at(one, 0)]);
     // None yet, and then the first; an address of its own the process cannot show.
     answer(0, &[]);
@@ -594,7 +594,7 @@ fn targets_are_shown_from_the_moment_that_they_are_set() {
     until(|| (exporter.targets()[0].sent == 7).then_some(()));
     assert_eq!(shown(&exporter), [at(one, 7)]);
     assert_eq!(exporter.troubles(), [format!("syslog {one}: whynot")]);
-    exporter.set(&exports(&format!("[log]\nsyslog = ['{two}', '{one}']")));
+    exporter.set(&policy(&format!("[log]\nsyslog = ['{two}', '{one}']")));
     assert_eq!(shown(&exporter), [at(two, 0), at(one, 7)], "what stays keeps its state");
     let late = Export { sent: 99, ..exporter.targets()[1].clone() };
     exporter.shared.state().update(1, vec![late]);
@@ -602,7 +602,7 @@ fn targets_are_shown_from_the_moment_that_they_are_set() {
     answer(2, &[(two, 1), (one, 8)]);
     until(|| (exporter.targets()[1].sent == 8).then_some(()));
     assert_eq!(shown(&exporter), [at(two, 1), at(one, 8)]);
-    exporter.set(&exports(""));
+    exporter.set(&policy(""));
     assert_eq!(shown(&exporter), []);
 }
 
@@ -611,7 +611,7 @@ fn targets_are_shown_from_the_moment_that_they_are_set() {
 fn what_happened_before_a_policy_goes_to_the_targets_before_it() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let exporter = Exporter::over(ours, "default", None).unwrap();
-    exporter.set(&exports("[log]\nsyslog = 'udp://192.0.2.1:514'"));
+    exporter.set(&policy("[log]\nsyslog = 'udp://192.0.2.1:514'"));
     // Far more than the stream holds, so that items wait.
     for number in 0..1_000 {
         exporter.report(|| Report {
@@ -621,7 +621,7 @@ fn what_happened_before_a_policy_goes_to_the_targets_before_it() {
             message: format!("{number}{}", "x".repeat(5_000)),
         });
     }
-    exporter.set(&exports("[log]\nsyslog = 'udp://192.0.2.2:514'"));
+    exporter.set(&policy("[log]\nsyslog = 'udp://192.0.2.2:514'"));
     theirs.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut sets = Vec::new();
     for place in 0..1_002 {
@@ -641,7 +641,7 @@ fn a_report_of_any_length_is_sent() {
     let exporter = Exporter::over(ours, "default", None).unwrap();
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
     collector.set_read_timeout(Some(PATIENCE)).unwrap();
-    exporter.set(&exports(&format!("[log]\nsyslog = 'udp://{}'", collector.local_addr().unwrap())));
+    exporter.set(&policy(&format!("[log]\nsyslog = 'udp://{}'", collector.local_addr().unwrap())));
     let long = "ü".repeat(3 << 20);
     for (by, message) in
         [(None, long.clone()), (Some(long), "short".to_owned()), (None, "the last".to_owned())]

@@ -5,7 +5,7 @@ use super::ipfix::Ipfix;
 use super::journald::Journald;
 use super::outlet::{Encoder, Outlet};
 use super::syslog::Syslog;
-use super::{Answer, Form, Item, MOST_OF_A_FRAME, Target, To};
+use super::{Answer, Form, Item, MOST_OF_A_FRAME, Target};
 use crate::api::Export;
 use crate::failure::Failure;
 use crate::privileges;
@@ -122,7 +122,7 @@ impl Outlets {
 
 fn encoder(target: &Target) -> Box<dyn Encoder> {
     let Target { form, to, from, enterprise } = target;
-    let is_stream = matches!(to, To::Tcp(_));
+    let is_stream = to.is_stream();
     match form {
         Form::Syslog { facility } => Box::new(Syslog::new(*facility, from, *enterprise, is_stream)),
         Form::Journald { facility } => Box::new(Journald::new(*facility, from)),
