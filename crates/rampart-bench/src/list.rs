@@ -97,7 +97,7 @@ fn text(lists: &Lists, columns: Option<u16>) -> String {
     let room =
         columns.map_or(usize::MAX, |columns| usize::from(columns).saturating_sub(names + 4).max(NARROWEST));
     let mut out = String::new();
-    let mut row = |out: &mut String, name: &str, text: &str| {
+    let row = |out: &mut String, name: &str, text: &str| {
         for (n, line) in wrapped(text, room).iter().enumerate() {
             let _ = writeln!(out, "  {:<names$}  {line}", if n == 0 { name } else { "" });
         }
