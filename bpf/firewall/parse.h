@@ -442,20 +442,18 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 			/* Its own fragment header is not in the whole. */
 			if (offset && offset + p->ip_bytes > MAX_IP_BYTES + IPV6_BYTES + FRAGMENT_BYTES)
 				return drop(p, REASON_LENGTH);
-			if (offset) {
-				p->fragment_offset = offset;
-				p->protocol = extension->next;
-				p->transport = at + 8;
-				return VERDICT_NEXT;
-			}
-			at += 8;
+			p->fragment_offset = offset;
+			at += FRAGMENT_BYTES;
 		} else {
 			at += (extension->units + 1) << 3;
 		}
+		/* What fills a frame up is no header, also not that of a fragment, which would have less than no bytes. */
 		if (at - p->network > p->ip_bytes)
 			return drop(p, REASON_LENGTH);
 		WRITE_ONCE(p->transport, at);
 		WRITE_ONCE(p->protocol, extension->next);
+		if (p->flags & PACKET_LATER_FRAGMENT)
+			return VERDICT_NEXT;
 	}
 	return drop(p, REASON_EXTENSIONS);
 }

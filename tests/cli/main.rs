@@ -80,6 +80,9 @@ fn commands_end_with_the_right_status_and_words() {
         (&["run", "demo", "--set", "sessions=many"], 2, &["many"]),
         (&["run", "demo", "--set", "sise=64"], 2, &["sise"]),
         (&["run", "demo", "--set", "frame=12"], 2, &["12"]),
+        (&["run", "demo", "--set", "directions=two-way:1e-30"], 2, &["`two-way:1e-30`", "0.001 to 0.999"]),
+        (&["run", "demo", "--set", "directions=two-way:+0.3"], 2, &["0.001 to 0.999"]),
+        (&["run", "demo", "--set", "directions=two-way:0.3", "--dry-run"], 0, &["nothing was measured"]),
         (&["run", "demo", "--set", "frame=64", "--set", "ip=6"], 2, &["84"]),
         (&["run", "demo", "--cores", "4000"], 2, &["4000"]),
         (&["run", "demo", "--cores", "64"], 3, &["64"]),
@@ -101,6 +104,11 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
         ("procedure = \"throughput\"", "procedure = \"thruput\"", &["thruput", "throughput"]),
         ("rounds = 1", "round = 1", &["round", "rounds"]),
         ("duts = [\"wire\"]", "duts = []", &["duts"]),
+        (
+            "duts = [\"wire\"]",
+            "duts = [\"wire\", \"nftabels\"]",
+            &["no firewall under test named", "did you mean `nftables`?"],
+        ),
         ("factors.frame = [\"64\"]", "factors.frame = [\"63\"]", &["63"]),
         ("factors.frame = [\"64\"]", "factors.flows = [50000000]", &["10,000,000"]),
         ("trial_seconds = 0.05", "trial_seconds = -1", &["trial_seconds"]),
@@ -136,6 +144,11 @@ fn a_wrong_expectation_is_found_before_anything_is_measured() {
         let path = write(dir.path(), "expecting.toml", &format!("{SUITE}\n{text}"));
         check(&["run", text], &bench(&["run", &path]), 2, said);
     }
+    // Who names the firewalls may have another of his own.
+    let path = write(dir.path(), "expecting.toml", &format!("{SUITE}\n{}", rows[1].0));
+    let arguments = ["run", &path, "--dut", "wire", "--dry-run"];
+    let said = ["`throughput{dut=nftabels} > 1` is not judged in this run", "no firewall named nftabels"];
+    check(&arguments, &bench(&arguments), 0, &said);
 }
 
 /// Whoever gives a file without an end, or one that nobody writes, gets an answer or can leave.
@@ -143,6 +156,14 @@ fn a_wrong_expectation_is_found_before_anything_is_measured() {
 fn a_suite_that_is_no_file_is_refused_or_can_be_left() {
     check(&["run"], &bench(&["run", "/dev/zero"]), 2, &["no suite is larger than 4 MiB"]);
     let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other.toml");
+    std::fs::write(&other, b"name = \"x\"\ntitle = \"\xfc\"\n").unwrap();
+    check(
+        &["run"],
+        &bench(&["run", other.to_str().unwrap()]),
+        2,
+        &["line 2 is not UTF-8 text", "save the file"],
+    );
     let pipe = write(dir.path(), "suite.toml", SUITE) + ".pipe";
     check(&["mkfifo"], &Command::new("mkfifo").arg(&pipe).output().unwrap(), 0, &[]);
     // One that is written is a suite as any other.
@@ -195,21 +216,22 @@ fn what_the_machine_lacks_is_status_3() {
 /// Needs root, to become somebody who is not.
 #[test]
 fn without_root_the_bench_says_so() {
-    let arguments = ["run", "demo", "--dut", "wire"];
     // The build's folder may be closed to others, so a copy is run.
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("rampart-bench");
     testkit::namespace::copy_program(env!("CARGO_BIN_EXE_rampart-bench"), &copy);
     let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&copy)
-        .args(arguments)
-        .current_dir("/")
-        .output()
-        .unwrap();
-    check(&arguments, &output, 3, &["needs root"]);
+    for arguments in [["run", "demo", "--dut", "wire"].as_slice(), &["calibrate"], &["otg"]] {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&copy)
+            .args(arguments)
+            .current_dir("/")
+            .output()
+            .unwrap();
+        check(arguments, &output, 3, &["needs root"]);
+    }
 }
 
 #[test]

@@ -271,7 +271,9 @@ fn profile(suite: &Suite, options: &Options) -> Result<Profile, PlanError> {
 }
 
 fn duts(suite: &Suite, options: &Options) -> Result<Vec<String>, PlanError> {
-    let Some(duts) = &options.duts else { return Ok(suite.duts.clone()) };
+    let Some(duts) = &options.duts else {
+        return Ok(suite.duts.iter().map(|dut| dut.value.clone()).collect());
+    };
     if duts.is_empty() || duts.iter().any(|dut| dut.is_empty()) {
         return Err(option_error("--dut", "name at least one firewall, as in --dut linux,nftables"));
     }

@@ -2,6 +2,7 @@
 //! makes the next attempt wait twice as long. A user is not locked out by others who know his name: from an address at which he has
 //! logged in, only failures at that address count.
 
+use crate::LONGEST_NAME;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -74,7 +75,8 @@ impl Throttle {
     fn keys(&self, user: &str, address: IpAddr) -> Vec<Key> {
         let address = network(address);
         let mut keys = vec![Key::Address(address)];
-        if !self.known.contains(&(user.to_owned(), address)) {
+        // No user has a longer name, and names of any length would take memory.
+        if user.len() <= LONGEST_NAME && !self.known.contains(&(user.to_owned(), address)) {
             keys.push(Key::User(user.to_owned()));
         }
         keys
@@ -109,8 +111,8 @@ impl Failures {
     }
 }
 
-/// An address of IPv4; of IPv6 its network of 64 bits, of which a host has all addresses.
-fn network(address: IpAddr) -> IpAddr {
+/// Who is counted for an address: an address of IPv4, and of IPv6 its network of 64 bits, of which a host has all addresses.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
             let [a, b, c, d, ..] = six.segments();
@@ -189,5 +191,8 @@ mod tests {
             throttle.failed(&format!("user{n}"), IpAddr::from(n.to_be_bytes()), START);
         }
         assert!(throttle.failures.len() <= MOST);
+        let mut throttle = Throttle::default();
+        throttle.failed(&"a".repeat(LONGEST_NAME + 1), address("192.0.2.1"), START);
+        assert_eq!(throttle.failures.len(), 1, "the address alone");
     }
 }

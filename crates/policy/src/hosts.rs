@@ -32,7 +32,8 @@ pub fn line(line: &str) -> Result<Option<HostEntry>, String> {
 /// # Errors
 /// The number of the first line that cannot be understood, and why.
 pub fn read(text: &str) -> Result<Vec<HostEntry>, (usize, String)> {
-    let numbered = (1..).zip(text.lines());
+    // Some editors begin a file with a mark.
+    let numbered = (1..).zip(text.strip_prefix('\u{feff}').unwrap_or(text).lines());
     numbered.filter_map(|(number, it)| line(it).map_err(|why| (number, why)).transpose()).collect()
 }
 
@@ -150,6 +151,7 @@ mod tests {
             });
             assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
+        assert_eq!(read("\u{feff}10.0.0.1 a\r\n").map(|entries| entries.len()), Ok(1));
         assert_eq!(read("\n10.0.0.1 a\n10.0.0.2\n"), Err((3, "the address 10.0.0.2 has no name".to_owned())));
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
             args.seconds, args.rounds
         )));
     }
+    crate::run::check_root()?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", crate::run::change_words(&change)));
     }

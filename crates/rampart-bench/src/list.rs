@@ -10,6 +10,9 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use testbed::dut::{DRIVERS, Requirement};
 
+/// Columns of text at least, however narrow the terminal is.
+const NARROWEST: usize = 20;
+
 #[derive(Serialize)]
 struct SuiteRow {
     name: String,
@@ -52,7 +55,7 @@ pub(crate) fn list(what: Option<Listed>, json: bool) -> Result<(), Failure> {
     if json {
         return output::out_json(&lists);
     }
-    output::out(&text(&lists));
+    output::out(&text(&lists, output::columns()));
     Ok(())
 }
 
@@ -86,25 +89,79 @@ fn duts() -> Vec<DutRow> {
         .collect()
 }
 
-fn text(lists: &Lists) -> String {
+/// Within so many columns, if the terminal has a width.
+fn text(lists: &Lists, columns: Option<u16>) -> String {
+    let of_suites = lists.suites.iter().flatten().map(|suite| suite.name.len());
+    let of_duts = lists.duts.iter().flatten().map(|dut| dut.name.len());
+    let names = of_suites.chain(of_duts).max().unwrap_or(0);
+    let room =
+        columns.map_or(usize::MAX, |columns| usize::from(columns).saturating_sub(names + 4).max(NARROWEST));
     let mut out = String::new();
+    let row = |out: &mut String, name: &str, text: &str| {
+        for (n, line) in wrapped(text, room).iter().enumerate() {
+            let _ = writeln!(out, "  {:<names$}  {line}", if n == 0 { name } else { "" });
+        }
+    };
     if let Some(suites) = &lists.suites {
         out += "Suites (rampart-bench run NAME)\n";
         for suite in suites {
             let profiles: Vec<String> =
                 suite.profiles.iter().map(|p| format!("{} {}", p.name, duration(p.seconds))).collect();
-            let _ = writeln!(out, "  {:<14} {} [{}]", suite.name, suite.title, profiles.join(", "));
+            row(&mut out, &suite.name, &format!("{} [{}]", suite.title, profiles.join(", ")));
         }
     }
     if let Some(duts) = &lists.duts {
         out += if out.is_empty() { "" } else { "\n" };
         out += "Firewalls under test (--dut A,B,…)\n";
         for dut in duts {
-            let _ = writeln!(out, "  {:<14} {}", dut.name, dut.summary);
+            row(&mut out, dut.name, dut.summary);
             if let Some(missing) = &dut.missing {
-                let _ = writeln!(out, "  {:<14} not on this machine: {missing}", "");
+                row(&mut out, "", &format!("not on this machine: {missing}"));
             }
         }
     }
     out
+}
+
+/// A text in lines of so many characters, but for longer words.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= room);
+        match line {
+            Some(line) => {
+                line.push_str(if line.is_empty() { "" } else { " " });
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_as_wide_as_the_terminal() {
+        let lists = Lists { suites: Some(suites().unwrap()), duts: Some(duts()) };
+        for (columns, widest) in [(Some(60), 60), (Some(10), 45), (Some(200), 200), (None, usize::MAX)] {
+            let text = text(&lists, columns);
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= widest, "{columns:?}: {longest}\n{text}");
+            assert_eq!(columns.is_none(), text.lines().count() == lines_of(&lists), "{columns:?}: {text}");
+        }
+        let whole = text(&lists, None);
+        assert!(whole.contains("  kernel-forwarding  "), "a long name stands apart from what it is: {whole}");
+    }
+
+    /// Headings, rows, what is missing, and an empty line.
+    fn lines_of(lists: &Lists) -> usize {
+        let duts = lists.duts.iter().flatten();
+        3 + lists.suites.iter().flatten().count()
+            + duts.map(|dut| 1 + usize::from(dut.missing.is_some())).sum::<usize>()
+    }
 }

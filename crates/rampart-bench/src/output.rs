@@ -22,10 +22,14 @@ pub(crate) fn terminal_options() -> Options {
     let variable = |name: &str| std::env::var(name).ok();
     let terminal = takes_commands(std::io::stdout().is_terminal(), variable("TERM").as_deref());
     let colour = terminal && variable("NO_COLOR").is_none_or(|set| set.is_empty());
+    Options { colour, width: columns().unwrap_or(WIDTH), ..Options::default() }
+}
+
+/// How wide the terminal is, if there is one or somebody says so.
+pub(crate) fn columns() -> Option<u16> {
     let set = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let seen = console::Term::stdout().size_checked().map(|(_, columns)| columns);
-    let width = seen.or_else(set).unwrap_or(WIDTH);
-    Options { colour, width, ..Options::default() }
+    seen.or_else(set)
 }
 
 /// Whether colours and movements of the cursor are understood: not in a file, and not by a terminal that says so (`TERM=dumb`), such as

@@ -45,8 +45,8 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     let named = between::named(args)?;
     let duts = args.dut.as_deref().map(between::with_programs).transpose()?;
     let plan = Plan::new(&suite, &options(args, named.as_ref(), duts))?;
-    let expectations = expectations::check(&suite)?;
-    check_names(&plan)?;
+    let expectations = expectations::check(&suite, args.dut.is_some())?;
+    check_names(&plan, args.dut.is_none().then_some(&suite))?;
     if args.dry_run {
         return dry_run::show(&plan, json);
     }
@@ -123,12 +123,16 @@ pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
 
 /// The text of a file, or of what looks like one, such as a pipe. What is larger than any suite is none, and may have no end.
 fn read_text(path: &str) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(LARGEST_SUITE + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LARGEST_SUITE {
-        true => Err(std::io::Error::other(format!("no suite is larger than {} MiB", LARGEST_SUITE >> 20))),
-        false => Ok(text),
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(LARGEST_SUITE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_SUITE {
+        return Err(std::io::Error::other(format!("no suite is larger than {} MiB", LARGEST_SUITE >> 20)));
     }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        std::io::Error::other(format!("line {line} is not UTF-8 text: save the file as UTF-8"))
+    })
 }
 
 fn options(args: &RunArgs, named: Option<&Named>, duts: Option<Vec<String>>) -> Options {
@@ -159,15 +163,18 @@ fn options(args: &RunArgs, named: Option<&Named>, duts: Option<Vec<String>>) -> 
 }
 
 /// Whether there are all firewalls of the plan.
-fn check_names(plan: &Plan) -> Result<(), Failure> {
+fn check_names(plan: &Plan, written_in: Option<&Suite>) -> Result<(), Failure> {
     let known = || dut::all().into_iter().map(|driver| driver.name());
-    match names(plan).into_iter().find(|name| dut::driver(name).is_err()) {
-        None => Ok(()),
-        Some(name) => Err(Failure::Wrong(format!(
-            "there is no firewall under test named {name}: {} (`rampart-bench list duts` shows all)",
-            toml_reader::suggestion(name, known())
-        ))),
-    }
+    let Some(name) = names(plan).into_iter().find(|name| dut::driver(name).is_err()) else { return Ok(()) };
+    let (what, help) = (
+        format!("there is no firewall under test named {name}"),
+        format!("{} (`rampart-bench list duts` shows all)", toml_reader::suggestion(name, known())),
+    );
+    let place = |suite: &Suite| suite.duts.iter().find(|dut| dut.value == name).map(|dut| dut.span.clone());
+    Err(match written_in.and_then(|suite| Some((suite, place(suite)?))) {
+        Some((suite, span)) => Failure::wrong_text(suite.problem(span, what, Some(help))),
+        None => Failure::Wrong(format!("{what}: {help}")),
+    })
 }
 
 /// What the firewalls need, before anything is built.
@@ -236,7 +243,7 @@ fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_root() -> Result<(), Failure> {
+pub(crate) fn check_root() -> Result<(), Failure> {
     if is_root() { Ok(()) } else { Err(testbed::TestbedError::NotRoot.into()) }
 }
 

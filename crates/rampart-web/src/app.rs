@@ -52,6 +52,9 @@ pub struct App {
     pub(crate) samples: Mutex<Samples>,
     /// Held while a policy is read: that takes time and memory, and one after the other is bounded.
     pub(crate) reading: Mutex<()>,
+    /// Held from when the policy in force is compared with the one that somebody looked at until the new one is in force: of two who apply at
+    /// once, the second learns of the first.
+    pub(crate) applying: Mutex<()>,
     pub(crate) view: View,
     settings: Settings,
 }
@@ -110,6 +113,7 @@ impl App {
             throttle: Mutex::default(),
             samples: Mutex::default(),
             reading: Mutex::default(),
+            applying: Mutex::default(),
             view: View::new().map_err(|error| error.to_string())?,
             settings,
         })
@@ -199,10 +203,10 @@ impl App {
     /// Who asks, with the role that he has now.
     fn login(&self, request: &Request, now: Moment) -> Option<Login> {
         let id = request.cookie(self.cookie())?;
-        let Session { user, token, said, .. } =
+        let Session { user, stamp, token, said, .. } =
             lock(&self.sessions).find(id, now.passed, request.is_live)?.clone();
-        let Ok(Some(user)) = self.users.find(&user) else {
-            // Somebody has removed him, or the file cannot be read.
+        let Some(user) = self.users.find(&user).ok().flatten().filter(|user| user.stamp() == stamp) else {
+            // Somebody has removed him or given him another password, here or by the command line, or the file cannot be read.
             lock(&self.sessions).end(id);
             return None;
         };

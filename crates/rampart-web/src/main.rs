@@ -42,22 +42,25 @@ fn run(cli: &Cli) -> Result<(), String> {
 }
 
 fn user(command: &UserCommand, state: &Path) -> Result<(), String> {
-    prepare(state)?;
+    prepare(state, privileges::choose(None).ok().as_ref())?;
     let users = Users::at(&state.join(cli::USERS)).map_err(|error| error.to_string())?;
     let done = match command {
         UserCommand::List => users.all().map(|all| {
+            if all.is_empty() {
+                eprintln!("nobody may log in yet: `rampart-web user add NAME --role administer` makes the first user");
+            }
             all.iter().for_each(|user| println!("{:<32} {}", user.name, user.role.name()));
         }),
         UserCommand::Add { name, role } => users.add(name, (*role).into(), &prompt::read(name)?),
-        UserCommand::Passwd { name } => users.set_password(name, &prompt::read(name)?),
+        UserCommand::Passwd { name } => users.set_password(name, &prompt::read(name)?).map(drop),
         UserCommand::Role { name, role } => users.set_role(name, (*role).into(), true),
         UserCommand::Remove { name } => users.remove(name, true),
     };
     done.map_err(|error| error.to_string())
 }
 
-/// Makes the folder if it is not there: root makes it for the server's user.
-fn prepare(state: &Path) -> Result<(), String> {
+/// Makes the folder if it is not there: root makes it for the server's user, if there is one.
+fn prepare(state: &Path, user: Option<&nix::unistd::User>) -> Result<(), String> {
     use std::os::unix::fs::DirBuilderExt as _;
     if state.is_dir() {
         return Ok(());
@@ -65,7 +68,7 @@ fn prepare(state: &Path) -> Result<(), String> {
     let cannot = |error: &dyn std::fmt::Display| format!("cannot make {}: {error}", state.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(|error| cannot(&error))?;
     if nix::unistd::geteuid().is_root()
-        && let Ok(user) = privileges::choose(None)
+        && let Some(user) = user
     {
         nix::unistd::chown(state, Some(user.uid), Some(user.gid)).map_err(|error| cannot(&error))?;
     }

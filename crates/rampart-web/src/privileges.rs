@@ -1,7 +1,8 @@
 //! A process that was started as root becomes another user before it answers anybody.
 
-use nix::unistd::{User, getgrouplist, setgid, setgroups, setuid};
+use nix::unistd::{AccessFlags, User, access, getgrouplist, setgid, setgroups, setuid};
 use std::ffi::CString;
+use std::path::Path;
 
 /// The user that it becomes unless another is named.
 pub const USER: &str = "rampart-web";
@@ -47,8 +48,30 @@ pub fn become_user(user: &User) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether this process, which goes on as a user, may use a folder.
+///
+/// # Errors
+/// It may not; with what to do.
+pub fn may_use(folder: &Path, user: &User) -> Result<(), String> {
+    let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
+    access(folder, all).map_err(|error| {
+        let (folder, name) = (folder.display(), &user.name);
+        format!("the user {name}, as whom pages are served, may not use {folder} ({error}): `chown -R {name} {folder}`, or name another with --state")
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn a_folder_that_the_user_may_not_use_is_named_with_what_to_do() {
+        let nobody = super::choose(Some("nobody")).unwrap();
+        assert_eq!(super::may_use(&std::env::temp_dir(), &nobody), Ok(()));
+        let error = super::may_use(Path::new("/nonexistent"), &nobody).unwrap_err();
+        assert!(error.contains("`chown -R nobody /nonexistent`"), "{error}");
+    }
+
     #[test]
     fn pages_are_not_served_as_root() {
         for (name, expected) in [

@@ -27,12 +27,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         (Some(certificate), Some(key)) => Some(Identity::read(certificate, key)?),
         _ => None,
     };
-    crate::prepare(&args.state)?;
+    crate::prepare(&args.state, user.as_ref())?;
     // The port may be one that takes rights. All that is written is written when they are gone.
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
     if let Some(user) = &user {
         privileges::become_user(user)?;
+        privileges::may_use(&args.state, user)?;
     }
     let app = app(args)?;
     let wants_own = given.is_none() && !args.insecure_http;

@@ -4,6 +4,7 @@
 use crate::app::{App, Moment};
 use crate::http::{self, Answer, Wrong};
 use http_serving::{Deadline, Timed, accept, close};
+use passwords::throttle::network;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub struct Bounds {
     /// Connections at once.
     pub connections: usize,
-    /// Of them, connections of one address.
+    /// Of them, connections of one address, or of one /64 of IPv6.
     pub of_an_address: usize,
     /// Time for a client to shake hands and send its request's head.
     pub head: Duration,
@@ -91,6 +92,7 @@ struct Place {
 
 impl Place {
     fn take(open: &Arc<Mutex<HashMap<IpAddr, usize>>>, peer: IpAddr, bounds: Bounds) -> Option<Self> {
+        let peer = network(peer);
         let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.get(&peer).copied().unwrap_or(0);
         if all.values().sum::<usize>() >= bounds.connections || own >= bounds.of_an_address {
@@ -183,6 +185,12 @@ mod tests {
         drop(first);
         assert!(take("192.0.2.3").is_some(), "a place was given back");
         drop((second, other));
+        let hosts = ["2001:db8::1", "2001:db8::2:3", "2001:db8::ffff:0:0:1"].map(take);
+        assert_eq!(
+            hosts.map(|it| it.is_some()),
+            [true, true, false],
+            "whoever has one address of a /64 has all"
+        );
         assert!(open.lock().unwrap().is_empty());
     }
 }

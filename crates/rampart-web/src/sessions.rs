@@ -22,6 +22,8 @@ const MOST: usize = 1024;
 pub struct Session {
     /// Name of the user.
     pub user: String,
+    /// What stands for his password: with another one, or as another user of the same name, he has to log in again.
+    pub stamp: String,
     /// What every form of the session has, and no page of others knows.
     pub token: String,
     /// What the next page says: the outcome of what was done last.
@@ -41,7 +43,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`NoRandom`].
-    pub fn open(&mut self, user: &str, now: Duration) -> Result<String, NoRandom> {
+    pub fn open(&mut self, user: &str, stamp: String, now: Duration) -> Result<String, NoRandom> {
         self.expire(now);
         let of_user = self.by_hash.values().filter(|session| session.user == user).count();
         if of_user >= OF_A_USER {
@@ -50,8 +52,8 @@ impl Sessions {
             self.make_room(|_| true);
         }
         let id = secret::token()?;
-        let session =
-            Session { user: user.to_owned(), token: secret::token()?, said: None, began: now, used: now };
+        let (user, token) = (user.to_owned(), secret::token()?);
+        let session = Session { user, stamp, token, said: None, began: now, used: now };
         self.by_hash.insert(secret::hash(&id), session);
         Ok(id)
     }
@@ -66,6 +68,13 @@ impl Sessions {
             session.used = now;
         }
         Some(session)
+    }
+
+    /// Goes on with a session whose user has another password by now.
+    pub fn restamp(&mut self, id: &str, stamp: String) {
+        if let Some(session) = self.by_hash.get_mut(&secret::hash(id)) {
+            session.stamp = stamp;
+        }
     }
 
     /// Ends a session.
@@ -115,7 +124,7 @@ mod tests {
             }),
         ] {
             let mut sessions = Sessions::default();
-            let id = sessions.open("anna", Duration::ZERO).unwrap();
+            let id = sessions.open("anna", String::new(), Duration::ZERO).unwrap();
             for (at, is_live, is_there) in uses {
                 assert_eq!(sessions.find(&id, minutes(at), is_live).is_some(), is_there, "{what}: {at}");
             }
@@ -126,8 +135,9 @@ mod tests {
     fn sessions_are_bounded_and_end_with_their_user() {
         let mut sessions = Sessions::default();
         let at = Duration::from_secs;
-        let ids: Vec<String> = (0..20).map(|n| sessions.open("anna", at(n)).unwrap()).collect();
-        let other = sessions.open("ben", at(20)).unwrap();
+        let ids: Vec<String> =
+            (0..20).map(|n| sessions.open("anna", String::new(), at(n)).unwrap()).collect();
+        let other = sessions.open("ben", String::new(), at(20)).unwrap();
         let mut there = |id: &str| sessions.find(id, at(21), true).is_some();
         let open: Vec<bool> = ids.iter().map(|id| there(id)).collect();
         assert_eq!(open, (0..20).map(|n| n >= 4).collect::<Vec<_>>());

@@ -1,6 +1,7 @@
 //! Users with their roles and the hashes of their passwords, in one file. The file is read at each request, so that whoever was
 //! removed or lost a role is stopped at once. Passwords are hashed by Argon2id; none is ever kept or written.
 
+use crate::secret;
 use passwords::file::{Entry, UserFile};
 use passwords::hash::Hasher;
 use passwords::{LONGEST, check_name, check_password, wrong};
@@ -50,6 +51,13 @@ pub struct User {
     pub role: Role,
     /// The hash of his password, in the PHC string format.
     hash: String,
+}
+
+impl User {
+    /// What is another one whenever his password is, and for another user of this name.
+    pub fn stamp(&self) -> String {
+        secret::hash(&self.hash)
+    }
 }
 
 impl Entry for User {
@@ -142,17 +150,19 @@ impl Users {
         })
     }
 
-    /// Gives a user another password.
+    /// Gives a user another password: the user's new [`User::stamp`].
     ///
     /// # Errors
     /// There is no such user, or the password is none.
-    pub fn set_password(&self, name: &str, password: &str) -> Result<(), UsersError> {
+    pub fn set_password(&self, name: &str, password: &str) -> Result<String, UsersError> {
         check_password(name, password)?;
         let hash = self.hash(password)?;
+        let stamp = secret::hash(&hash);
         self.file.change(|users| {
             user_of(users, name)?.hash = hash;
             Ok(())
-        })
+        })?;
+        Ok(stamp)
     }
 
     /// Gives a user another role. The last administrator keeps his, unless `even_the_last`.

@@ -97,8 +97,9 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Confirm a policy that was applied with --confirm.
     #[command(after_help = "Examples:
-  rampart confirm")]
-    Confirm(AskArgs),
+  rampart confirm
+  rampart confirm 7                           only if it is number 7 of the history, and nobody has applied another meanwhile")]
+    Confirm(ConfirmArgs),
     /// List the policies that were put in force, by whom and what came of them; or show one of them.
     #[command(after_help = "Examples:
   rampart history
@@ -351,6 +352,15 @@ pub(crate) struct AskArgs {
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfirmArgs {
+    /// Number of its entry of the history: no other policy is confirmed.
+    pub(crate) number: Option<u64>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
 }
 
 /// Arguments of `init`.

@@ -110,6 +110,12 @@ impl Reference {
         self.flows.clear();
     }
 
+    /// Flows, and datagrams of which something is missing.
+    pub(crate) fn forget(&mut self) {
+        self.flows.clear();
+        self.datagrams.clear();
+    }
+
     /// What becomes of a frame that comes from a zone; `None`: from an interface of no zone.
     pub(crate) fn cross(&mut self, zone: Option<&str>, frame: &[u8]) -> Outcome {
         self.decide(zone, frame).unwrap_or_else(|outcome| outcome)
@@ -460,7 +466,7 @@ fn quoted(inner: &[u8]) -> Option<(u8, Ends, u32)> {
         header += if protocol == 44 { 8 } else { (usize::from(extension[1]) + 1) * 8 };
         protocol = extension[0];
     }
-    let transport = inner.get(header..header + 8)?;
+    let transport = inner.get(header..header + 8).filter(|_| header >= 20)?;
     let octets = |at: usize, n: usize| &inner[at..at + n];
     let address = |at: usize| match v6 {
         true => IpAddr::from(<[u8; 16]>::try_from(octets(at, 16)).unwrap()),

@@ -18,11 +18,12 @@ use crate::decide::{Asked, Decision};
 use crate::dns::lookup;
 use crate::event::{Counts, Event};
 use crate::reach;
+use passwords::throttle::network;
 use pool::Pool;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -303,7 +304,7 @@ impl Shared {
     /// Counts a client's connection, if there may be one more.
     fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Admitted> {
         let gateway = self.gateway();
-        let key = counted_as(client);
+        let key = network(client);
         let mut clients = lock(&self.clients);
         let of_client = clients.entry(key).or_default();
         let is_full = self.counted.open.load(Ordering::Relaxed) >= u64::from(gateway.limits.connections);
@@ -344,14 +345,6 @@ impl Drop for Admitted {
                 clients.remove(&self.key);
             }
         }
-    }
-}
-
-/// Who has a whole network of IPv6 is one client.
-fn counted_as(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
     }
 }
 

@@ -69,18 +69,18 @@ fn named(name: Option<Located<&str>>, key: &str, c: &mut Collector<'_>) -> Optio
     Some(name.value.to_owned())
 }
 
-fn duts(root: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
+fn duts(root: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<Located<String>>> {
     let Some(value) = root.value("duts") else {
         root.missing("duts", "[\"wire\", \"linux\"]", c);
         return None;
     };
-    let mut duts: Vec<String> = Vec::new();
+    let mut duts: Vec<Located<String>> = Vec::new();
     for item in items(value) {
         match item.get_ref().as_str() {
-            Some(dut) if duts.iter().any(|other| other == dut) => {
+            Some(dut) if duts.iter().any(|other| other.value == dut) => {
                 c.report(item.span(), format!("`{dut}` is named twice"), None);
             }
-            Some(dut) => duts.push(dut.to_owned()),
+            Some(dut) => duts.push(Located { value: dut.to_owned(), span: item.span() }),
             None => {
                 wrong_type::<()>(c, "duts", item.span(), item.get_ref(), "a list of names");
             }

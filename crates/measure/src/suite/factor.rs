@@ -210,7 +210,7 @@ factors! {
     /// One- or two-way traffic.
     Directions {
         key: "directions", title: "Directions", rank: 4, telling: true, of_policy: false,
-        takes: "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, as in `two-way:0.3`",
+        takes: "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, 0.001 to 0.999, as in `two-way:0.3`",
         matters: P::sends_frames,
         read: directions, default: |_| Value::Directions(Directions::OneWay),
         short: level::text, phrase: level::text,

@@ -125,7 +125,7 @@ pub struct Suite {
     /// Name of the printed figures that stand beside the measured ones.
     pub published: Option<String>,
     /// Firewalls under test unless the user names others.
-    pub duts: Vec<String>,
+    pub duts: Vec<Located<String>>,
     /// Profile unless the user names another.
     pub default_profile: Profile,
     /// Profiles that it has, shortest first; never empty.

@@ -73,13 +73,19 @@ pub(super) fn object(text: &str) -> Option<Object> {
     one_of(text, &OBJECTS).or_else(|| whole(text, 1..=MOST_OBJECT_KB).map(Object::Kb))
 }
 
+/// Shares of frames that flow back. Of fewer there would be none in a trial.
+const REVERSE_SHARES: std::ops::RangeInclusive<f64> = 0.001..=0.999;
+
 pub(super) fn directions(text: &str) -> Option<Value> {
     let directions = match text {
         "one-way" => Some(Directions::OneWay),
         "two-way" => Some(Directions::TwoWay { reverse_share: 0.5 }),
         _ => {
-            let reverse_share: f64 = text.strip_prefix("two-way:")?.parse().ok()?;
-            (reverse_share > 0.0 && reverse_share < 1.0).then_some(Directions::TwoWay { reverse_share })
+            let share = text.strip_prefix("two-way:")?;
+            let is_plain = share.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let reverse_share =
+                share.parse().ok().filter(|share| is_plain && REVERSE_SHARES.contains(share))?;
+            Some(Directions::TwoWay { reverse_share })
         }
     };
     directions.map(Value::Directions)

@@ -80,7 +80,15 @@ impl Config {
         let mut ports = read_ports(&root)?;
         read_layer1(&root, &mut ports)?;
         let flows = root.list("flows")?;
+        let check =
+            |ok: bool, what: String| if ok { Ok(()) } else { Err(Refusal::wrong(format!("flows: {what}"))) };
+        // Before any is read: a short text can ask for more than there is memory.
+        check(
+            flows.len() <= MOST_STREAMS,
+            format!("{} flows: the generator sends {MOST_STREAMS} at once", flows.len()),
+        )?;
         let mut made: Vec<Flow> = Vec::new();
+        let mut ends = 0;
         for node in &flows {
             let flow = read_flow(node, &ports, longest)?;
             if made.iter().any(|other| other.name == flow.name) {
@@ -91,26 +99,21 @@ impl Config {
                     .need("packet")?
                     .refuse("all flows of a configuration have one IP version, and flows[0] has the other"));
             }
+            ends += flow.packet.ends.len();
+            let most = traffic::MOST_COMBINATIONS as usize;
+            check(
+                ends <= most,
+                format!(
+                    "{ends} combinations of addresses and ports in the flows up to flows[{}]: the generator has room for {most}",
+                    made.len()
+                ),
+            )?;
             made.push(flow);
         }
-        let check =
-            |ok: bool, what: String| if ok { Ok(()) } else { Err(Refusal::wrong(format!("flows: {what}"))) };
-        check(
-            made.len() <= MOST_STREAMS,
-            format!("{} flows: the generator sends {MOST_STREAMS} at once", made.len()),
-        )?;
         let sizes: usize = made.iter().map(|flow| flow.sizes.len()).sum();
         check(
             sizes <= MOST_SIZES,
             format!("{sizes} sizes in all flows: the generator has room for {MOST_SIZES}"),
-        )?;
-        let ends: usize = made.iter().map(|flow| flow.packet.ends.len()).sum();
-        let most = traffic::MOST_COMBINATIONS as usize;
-        check(
-            ends <= most,
-            format!(
-                "{ends} combinations of addresses and ports in all flows: the generator has room for {most}"
-            ),
         )?;
         Ok(Self { ports, flows: made, text })
     }

@@ -20,6 +20,15 @@ fn flow(name: &str) -> Value {
     })
 }
 
+/// A flow whose frames have 600,000 pairs of ports.
+fn many(name: &str) -> Value {
+    let mut made = flow(name);
+    made["packet"][2]["udp"] = json!({
+        "src_port": { "increment": { "start": 1, "step": 1, "count": 600_000 } },
+    });
+    made
+}
+
 /// The whole configuration with something else at a place, such as `/flows/0/size`.
 fn with(changes: &[(&str, Value)]) -> Value {
     let mut made = whole();
@@ -359,6 +368,13 @@ fn what_the_generator_cannot_send_is_refused_with_its_place() {
         (at("/flows/1", flow("f1")), "flows[1].name: another flow has this name"),
         (at("/flows/1", six), "flows[1].packet: all flows of a configuration have one IP version"),
         (more(8), "flows: 8 flows: the generator sends 7 at once"),
+        // Nothing is made of flows that are too many.
+        ([more(8), at("/flows/7", json!([]))].concat(), "flows: 8 flows: the generator sends 7 at once"),
+        (
+            [more(3), at("/flows/0", many("a")), at("/flows/1", many("b")), at("/flows/2", json!([]))]
+                .concat(),
+            "flows: 1200000 combinations of addresses and ports in the flows up to flows[1]: the generator has room for 1048576",
+        ),
     ];
     for (changes, said) in rows {
         let Err(found) = read(&changes) else { panic!("{changes:?} is taken") };

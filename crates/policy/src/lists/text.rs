@@ -11,6 +11,9 @@ const NAMED: usize = 10;
 /// Longer lines are broken: no entry takes as many bytes.
 const LONGEST_LINE: usize = 1024;
 
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// What stands between an entry and the time at which it ends.
 const UNTIL: &str = " until ";
 
@@ -154,6 +157,8 @@ impl Reader {
         if line.len() > LONGEST_LINE {
             return self.note(Mistake::TooLong);
         }
+        // Some editors begin a file so.
+        let line = if self.lines == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         let end = line.iter().position(|byte| matches!(byte, b'#' | b';')).unwrap_or(line.len());
         let entry = line[..end].trim_ascii();
         if entry.is_empty() {
@@ -307,6 +312,9 @@ mod tests {
             ("::/0", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
             ("", ""),
             ("# nothing", ""),
+            ("\u{feff}192.0.2.1", "192.0.2.1"),
+            ("\u{feff}# saved by an editor", ""),
+            ("192.0.2.1\n\u{feff}192.0.2.2", "192.0.2.1 NotAnEntry"),
             ("192.0.2.1 until 2026-11-24T10:00:00Z", "192.0.2.1"),
             ("192.0.2.0/24  until  2026-11-24T10:00:00+01:00 # for a day", "192.0.2.0-192.0.2.255"),
             ("2001:db8::1 until 2026-11-24T10:00:00Z", "2001:db8::1"),

@@ -124,6 +124,10 @@ pub struct PolicyStatus {
     pub next_change: Option<Timestamp>,
     /// When the previous policy comes back unless this one is confirmed; null if it needs no confirmation.
     pub rolls_back_at: Option<Timestamp>,
+    /// While it waits to be confirmed: the number of its entry in the history, by which it is confirmed and no other; null if it needs no
+    /// confirmation or could not be kept.
+    #[serde(default)]
+    pub waiting: Option<u64>,
 }
 
 /// An interface that the firewall is attached to.

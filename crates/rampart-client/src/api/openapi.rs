@@ -178,7 +178,13 @@ pub const ROUTES: [Route; 20] = [
         "/v1/policy/confirm",
         Operation::Confirm,
         "Confirm the policy in force, in place of which the previous one would come back",
-        &[WRONG_QUERY, READER, (409, "No policy needs to be confirmed."), TOO_OFTEN, GOING],
+        &[
+            WRONG_NUMBER,
+            READER,
+            (409, "No policy needs to be confirmed, or another one than that."),
+            TOO_OFTEN,
+            GOING,
+        ],
     ),
     route::<History>(
         "GET",
@@ -359,6 +365,10 @@ impl Operation {
             Operation::Policy => {
                 &[("number", "Number of an entry of the history; without it, the policy in force.")]
             }
+            Operation::Confirm => &[(
+                "number",
+                "Number of an entry of the history: no other is confirmed. Without it, whichever waits.",
+            )],
             Operation::Rollback => &[("number", "Number of an entry of the history."), CONFIRM],
             Operation::FactoryReset | Operation::Restore => &[CONFIRM],
             _ => &[],

@@ -2,6 +2,7 @@
 
 use crate::app::{Context, Fault, Login, lock};
 use crate::http::Answer;
+use crate::pages::login::{Attempt, attempt};
 use crate::users::SHORTEST;
 use serde_json::json;
 
@@ -19,19 +20,17 @@ pub(crate) fn password(context: &Context<'_>) -> Result<Answer, Fault> {
         let values = json!({ "title": "Your account", "shortest": SHORTEST, "why": why });
         Ok(context.page_of(status, "account.html", values))
     };
-    let wait = lock(&app.throttle).wait(&login.name, context.peer, context.now.passed);
-    if !wait.is_zero() {
-        return again(429, "Too many attempts failed. Try again later.");
-    }
-    if app.users.log_in(&login.name, form.raw("old"))?.is_none() {
-        lock(&app.throttle).failed(&login.name, context.peer, context.now.passed);
-        return again(422, "The old password is wrong.");
+    match attempt(context, &login.name, form.raw("old"))? {
+        Attempt::Right(_) => {}
+        Attempt::Wrong => return again(422, "The old password is wrong."),
+        Attempt::TooMany(why) => return again(429, &why),
     }
     if form.raw("new") != form.raw("again") {
         return again(422, "The new password was not typed the same twice.");
     }
-    if let Err(error) = app.users.set_password(&login.name, form.raw("new")) {
-        return again(422, &error.to_string());
+    match app.users.set_password(&login.name, form.raw("new")) {
+        Ok(stamp) => lock(&app.sessions).restamp(&login.id, stamp),
+        Err(error) => return again(422, &error.to_string()),
     }
     lock(&app.sessions).end_all(&login.name, Some(&login.id));
     Ok(context.done("/account", "Your password is changed, and your other sessions have ended.".to_owned()))

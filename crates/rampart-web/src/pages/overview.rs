@@ -2,7 +2,7 @@
 
 use crate::app::{Context, Fault};
 use crate::http::Answer;
-use crate::view::{span, time};
+use crate::view::{span, time, who};
 use rampart_client::Operation;
 use rampart_client::api::{History, Status};
 use serde_json::json;
@@ -42,5 +42,10 @@ fn waits(context: &Context<'_>, status: &Status) -> Result<Option<serde_json::Va
     let history: History = context.ask(Operation::History, &[])?;
     let left = back.as_second() - context.now.wall.as_second();
     let before = super::history::before(&history);
-    Ok(Some(json!({ "until": back.to_string(), "at": time(back), "left": left.max(0), "before": before })))
+    let number = status.policy.waiting;
+    let entry = history.entries.iter().find(|entry| Some(entry.number) == number);
+    Ok(Some(json!({
+        "until": back.to_string(), "at": time(back), "left": left.max(0), "before": before, "number": number,
+        "by": entry.map(|entry| who(&entry.by)),
+    })))
 }

@@ -200,6 +200,7 @@ pub(crate) fn confirm_seconds(context: &Context<'_>) -> Result<u32, Fault> {
 
 pub(crate) fn apply(context: &Context<'_>) -> Result<Answer, Fault> {
     let ((text, base), seconds) = (posted(context)?, confirm_seconds(context)?);
+    let _turn = lock(&context.app.applying);
     let now = kept(context, None)?;
     if base != hash(&now.text) {
         let why = "Another policy came into force since you looked at the differences. Look at them again.";
@@ -218,8 +219,11 @@ pub(crate) fn apply(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// Confirms the policy that the page showed, and no other that has come into force since.
 pub(crate) fn confirm(context: &Context<'_>) -> Result<Answer, Fault> {
-    let Confirmed { generation } = context.ask(Operation::Confirm, &[])?;
+    let number = context.form().get("number");
+    let query: Vec<_> = (!number.is_empty()).then_some(("number", number)).into_iter().collect();
+    let Confirmed { generation } = context.ask(Operation::Confirm, &query)?;
     Ok(context.done("/", format!("The policy is confirmed and stays (generation {generation}).")))
 }
 

@@ -51,12 +51,15 @@ pub(crate) fn role(context: &Context<'_>) -> Result<Answer, Fault> {
 pub(crate) fn password(context: &Context<'_>) -> Result<Answer, Fault> {
     let (name, password) = (context.form().get("name"), context.form().raw("password"));
     let done = context.app.users.set_password(name, password);
-    if done.is_ok() {
+    if let (Ok(stamp), Some(login)) = (&done, &context.login) {
         end_others(context, name);
+        if login.name == name {
+            lock(&context.app.sessions).restamp(&login.id, stamp.clone());
+        }
     }
     outcome(
         context,
-        done,
+        done.map(drop),
         format!("The password of {name} is changed, and the sessions with the old one have ended."),
     )
 }

@@ -1,9 +1,12 @@
 //! What an attacker tries at the pages: rows, each refused.
 
-use crate::bed::{Bed, HOST, PASSWORD, USERS, get, post};
+use crate::bed::{Bed, HOST, Login, PASSWORD, USERS, get, post};
 use crate::firewall::HOSTILE;
+use rampart_web::app::Moment;
 use rampart_web::http::{Answer, Method, Request};
 use rampart_web::routes::{Access, ROUTES};
+use rampart_web::secret;
+use rampart_web::users::Role;
 use std::time::Duration;
 
 /// Names that attackers choose are text on every page, in attributes and in between.
@@ -165,6 +168,94 @@ fn a_session_is_a_new_one_and_of_its_own_browser() {
     assert_eq!(bed.ask(&Request { is_live: true, ..get("/", &rita.cookie) }).status, 200);
     bed.passed.set(Duration::from_secs(31 * 60));
     assert_eq!(bed.ask(&Request { is_live: true, ..get("/", &rita.cookie) }).status, 401);
+}
+
+/// A session ends with the password that opened it, whoever changes that and wherever: the command line knows of no session.
+#[test]
+fn a_session_is_of_the_password_that_opened_it() {
+    type Change = fn(&Bed, &Login<'_>);
+    let rows: [(&str, Change, bool); 5] = [
+        ("nothing", |_, _| {}, true),
+        ("another role", |bed, _| bed.users().set_role("rita", Role::Operate, false).unwrap(), true),
+        (
+            "another password by the command line",
+            |bed, _| drop(bed.users().set_password("rita", "another long one").unwrap()),
+            false,
+        ),
+        (
+            "somebody else of this name",
+            |bed, _| {
+                bed.users().remove("rita", false).unwrap();
+                bed.users().add("rita", Role::Administer, PASSWORD).unwrap();
+            },
+            false,
+        ),
+        (
+            "an own password in this session",
+            |_, login| {
+                let form = [("old", PASSWORD), ("new", "another long one"), ("again", "another long one")];
+                assert_eq!(login.post("/account/password", &form).status, 303);
+            },
+            true,
+        ),
+    ];
+    for (what, change, goes_on) in rows {
+        let bed = Bed::new();
+        let rita = bed.login("rita");
+        change(&bed, &rita);
+        assert_eq!(rita.get("/").status == 200, goes_on, "{what}");
+    }
+    let bed = Bed::new();
+    let anna = bed.login("anna");
+    let form = [("name", "anna"), ("password", "another long one")];
+    assert_eq!(anna.post("/users/password", &form).status, 303);
+    assert_eq!(anna.get("/").status, 200, "who gave himself another password");
+}
+
+/// Who has a session and not the password may guess it no quicker there than at the login.
+#[test]
+fn an_old_password_is_not_guessed_quickly() {
+    let bed = Bed::new();
+    let rita = bed.login("rita");
+    let statuses: Vec<u16> =
+        (0..20).map(|_| rita.post("/account/password", &[("old", "a wrong one")]).status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 422).count(), 10, "{statuses:?}");
+    assert_eq!(rita.post("/account/password", &[("old", PASSWORD)]).status, 429);
+}
+
+/// What is confirmed is what was shown, and of two who apply at once one learns of the other.
+#[test]
+fn nobody_keeps_or_replaces_what_he_has_not_seen() {
+    let bed = Bed::new();
+    let (anna, other) = (bed.login("anna"), bed.login("anna"));
+    let text = |n: u32| format!("{}# {n}\n", bed.firewall.text_in_force());
+    let base = || secret::hash(&bed.firewall.text_in_force());
+    let apply = |login: &Login<'_>, text: &str, base: &str| {
+        let form = [("text", text), ("base", base), ("confirm_seconds", "60"), ("token", &login.token)];
+        post("/policy/apply", &form, &login.cookie)
+    };
+    assert_eq!(bed.ask(&apply(&anna, &text(1), &base())).status, 303);
+    let page = anna.get("/").body;
+    let shown = page.split("name=\"number\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(page.contains("Policy 2 of the history, by"), "{page}");
+    assert_eq!(shown, "2");
+    assert_eq!(bed.ask(&apply(&other, &text(2), &base())).status, 303);
+    assert_eq!(anna.post("/policy/confirm", &[("number", &shown)]).status, 409);
+    assert!(bed.firewall.waits(), "the policy that came in between was not confirmed");
+    assert_eq!(anna.post("/policy/confirm", &[("number", "3")]).status, 303);
+    let now = Moment { passed: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+    for round in 0..20 {
+        let requests = [(&anna, 1), (&other, 2)].map(|(who, n)| apply(who, &text(10 * round + n), &base()));
+        let mut statuses = std::thread::scope(|scope| {
+            let app = &bed.app;
+            let threads = requests
+                .each_ref()
+                .map(|request| scope.spawn(move || app.answer(request, [192, 0, 2, 9].into(), now).status));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        statuses.sort_unstable();
+        assert_eq!(statuses, [303, 409], "round {round}");
+    }
 }
 
 #[test]

@@ -168,7 +168,9 @@ impl State {
                 self.put(&text, Way::Rollback, Some(number as u64), acting_for.clone());
                 (200, json!(self.applied()))
             }
-            ("POST", "/v1/policy/confirm") if self.waits => {
+            ("POST", "/v1/policy/confirm")
+                if self.waits && wanted("number").is_none_or(|it| it == (self.in_force + 1).to_string()) =>
+            {
                 self.waits = false;
                 self.policies[self.in_force].0.outcome = Outcome::Confirmed;
                 (200, json!({ "generation": 3 }))
@@ -213,6 +215,7 @@ impl State {
         let back = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(600);
         let mut status = recorded("/v1/status");
         status["policy"]["rolls_back_at"] = self.waits.then(|| back.to_string()).into();
+        status["policy"]["waiting"] = self.waits.then_some(self.in_force + 1).into();
         serde_json::from_value(status).unwrap()
     }
 }

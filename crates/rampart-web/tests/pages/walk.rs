@@ -90,7 +90,8 @@ fn a_policy_is_mended_compared_applied_and_confirmed() {
     assert_eq!(bed.firewall.text_in_force(), right);
     let overview = anna.get("/").body;
     assert!(
-        overview.contains("The policy waits to be confirmed") && overview.contains("is in force; rules"),
+        overview.contains("Policy 2 of the history, by anna (by rampart-web), waits to be confirmed")
+            && overview.contains("is in force; rules"),
         "{overview}"
     );
     assert!(!anna.get("/").body.contains("is in force; rules"), "what was done is said once");

@@ -3,7 +3,7 @@
 use super::shown;
 use crate::api::{Applied, Confirmed, Down, KeptPolicy, NewPolicy, Operation};
 use crate::before::Before;
-use crate::cli::{ApplyArgs, AskArgs, Caution, ResetArgs, RollbackArgs};
+use crate::cli::{ApplyArgs, AskArgs, Caution, ConfirmArgs, ResetArgs, RollbackArgs};
 use crate::daemon::changes;
 use crate::daemon::instance::Instance;
 use crate::daemon::past::factory_text;
@@ -114,8 +114,9 @@ pub(super) fn refuse_to_cut(
 }
 
 /// Keeps a policy that waits for it.
-pub(crate) fn confirm(args: &AskArgs, json: bool) -> Result<String, Failure> {
-    let confirmed: Confirmed = Client::new(args.socket.as_deref())?.ask(Operation::Confirm, &[])?;
+pub(crate) fn confirm(args: &ConfirmArgs, json: bool) -> Result<String, Failure> {
+    let number: Vec<_> = args.number.iter().map(|it| ("number".to_owned(), it.to_string())).collect();
+    let confirmed: Confirmed = Client::new(args.ask.socket.as_deref())?.ask(Operation::Confirm, &number)?;
     shown(&confirmed, json, |confirmed| format!("generation {} stays\n", confirmed.generation))
 }
 

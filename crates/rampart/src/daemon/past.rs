@@ -245,19 +245,31 @@ impl Daemon {
         }
     }
 
-    /// Keeps a policy that waits for it.
-    pub(crate) fn confirm(&self, at: Timestamp, by: &Actor) -> Result<Confirmed, Refused> {
+    /// Keeps a policy that waits for it. With the number of an entry no other: what somebody has looked at may have been replaced meanwhile.
+    pub(crate) fn confirm(
+        &self,
+        number: Option<u64>,
+        at: Timestamp,
+        by: &Actor,
+    ) -> Result<Confirmed, Refused> {
         // Whoever is fast enough to confirm before the entry is written waits for it.
         let past = self.past.as_ref().map(Past::turn);
         let mut slot = self.running();
         let running = slot.as_mut().ok_or_else(gone)?;
-        let Some(waiting) = running.unconfirmed.take() else {
+        let is_meant = |it: &mut Unconfirmed| number.is_none() || it.number == number;
+        let Some(waiting) = running.unconfirmed.take_if(is_meant) else {
+            let why = match (&running.unconfirmed, number) {
+                (Some(Unconfirmed { number: Some(other), .. }), Some(number)) => {
+                    format!("the policy that waits to be confirmed is number {other} of the history by now, and not {number}")
+                }
+                (Some(_), _) => "the policy that waits to be confirmed is another one by now".to_owned(),
+                (None, _) => "no policy waits to be confirmed: it was applied without --confirm, or has gone back already"
+                    .to_owned(),
+            };
             // The state is not held while the disk may be slow.
             drop((slot, past));
-            let none =
-                "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
-            self.report_by(at, Kind::Refused, by, format_args!("confirm, by {by}: {none}"));
-            return Err(Refused::new(409, none));
+            self.report_by(at, Kind::Refused, by, format_args!("confirm, by {by}: {why}"));
+            return Err(Refused::new(409, why));
         };
         self.keep(running);
         let generation = running.generation;

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Entries that may wait for the disk.
@@ -50,10 +50,18 @@ pub(crate) struct Recorder {
     shared: Arc<Shared>,
 }
 
+/// What can be wrong, each for itself: that events can be written does not mean that the audit trail can.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Audit,
+    Events,
+    Queue,
+}
+
 #[derive(Default)]
 struct Shared {
-    /// Why the last entry that is on no disk is not.
-    trouble: Mutex<Option<String>>,
+    /// By [`Place`]: why nothing can be written there, until something was.
+    troubles: Mutex<[Option<String>; 3]>,
 }
 
 /// What the writing thread is given.
@@ -62,6 +70,8 @@ enum Entry {
     Event(Box<Event>),
     /// Everything before this is written: say so.
     Written(SyncSender<()>),
+    /// What could not be written may be by now.
+    LookAgain,
 }
 
 impl Recorder {
@@ -74,15 +84,22 @@ impl Recorder {
         std::thread::spawn(move || {
             first();
             for entry in entries {
-                let done = match entry {
-                    Entry::Audit(record) => audit.append(&record, true),
-                    Entry::Event(event) => events.append(&event, false),
+                match entry {
+                    Entry::Audit(record) => of_thread.note(Place::Audit, audit.append(&record, true)),
+                    Entry::Event(event) => of_thread.note(Place::Events, events.append(&event, false)),
                     Entry::Written(done) => {
                         let _ = done.send(());
                         continue;
                     }
-                };
-                of_thread.note(done);
+                    Entry::LookAgain => {
+                        for (place, file) in [(Place::Audit, &mut audit), (Place::Events, &mut events)] {
+                            if of_thread.is_in_trouble(place) {
+                                of_thread.note(place, file.append_owed());
+                            }
+                        }
+                    }
+                }
+                of_thread.note(Place::Queue, Ok(()));
             }
         });
         Self { folder: folder.to_owned(), entries: sender, shared }
@@ -102,7 +119,7 @@ impl Recorder {
 
     fn send(&self, entry: Entry) {
         if let Err(TrySendError::Full(_)) = self.entries.try_send(entry) {
-            self.shared.note(Err(io::Error::other("the disk is too slow")));
+            self.shared.note(Place::Queue, Err(io::Error::other("the disk is too slow")));
         }
     }
 
@@ -114,9 +131,10 @@ impl Recorder {
         }
     }
 
-    /// What is wrong with the disk, since the last question.
+    /// What is wrong with the disk, until something can be written there. It is tried again beside this.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let why = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let why = self.shared.troubles().iter().flatten().next()?.clone();
+        let _ = self.entries.try_send(Entry::LookAgain);
         let folder = self.folder.display();
         Some(format!("what happens cannot be recorded in {folder}: {why}; free the disk, or mend the folder"))
     }
@@ -131,10 +149,16 @@ impl Recorder {
 }
 
 impl Shared {
-    fn note(&self, done: io::Result<()>) {
-        if let Err(error) = done {
-            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-        }
+    fn troubles(&self) -> MutexGuard<'_, [Option<String>; 3]> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, place: Place, done: io::Result<()>) {
+        self.troubles()[place as usize] = done.err().map(|error| error.to_string());
+    }
+
+    fn is_in_trouble(&self, place: Place) -> bool {
+        self.troubles()[place as usize].is_some()
     }
 }
 
@@ -164,23 +188,47 @@ struct File {
     most: u64,
     journal: Option<Journal>,
     rests_until: Option<Instant>,
+    /// Why it could not be written last.
+    why: String,
+    /// The last entry, if it could not be written.
+    owed: Option<serde_json::Value>,
 }
 
 impl File {
     fn new(folder: &Path, (name, most): (&str, u64)) -> Self {
-        Self { path: folder.join(name), most, journal: None, rests_until: None }
+        Self {
+            path: folder.join(name),
+            most,
+            journal: None,
+            rests_until: None,
+            why: String::new(),
+            owed: None,
+        }
     }
 
     fn append(&mut self, value: &impl Serialize, sync: bool) -> io::Result<()> {
-        if self.rests_until.is_some_and(|until| Instant::now() < until) {
-            return Err(io::Error::other("it could not be written a moment ago"));
+        let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
+        let done = match rests {
+            true => Err(io::Error::other(self.why.clone())),
+            false => self.try_append(value, sync),
+        };
+        self.owed = done.is_err().then(|| serde_json::to_value(value).ok()).flatten();
+        if !rests {
+            self.rests_until = done.is_err().then(|| Instant::now() + REST);
         }
-        let done = self.try_append(value, sync);
-        self.rests_until = done.is_err().then(|| Instant::now() + REST);
-        if done.is_err() {
+        if let Err(error) = &done {
+            self.why = error.to_string();
             self.journal = None;
         }
         done
+    }
+
+    /// Writes what could not be written last: nothing else shows that the disk takes anything.
+    fn append_owed(&mut self) -> io::Result<()> {
+        match self.owed.take() {
+            Some(owed) => self.append(&owed, true),
+            None => Ok(()),
+        }
     }
 
     fn try_append(&mut self, value: &impl Serialize, sync: bool) -> io::Result<()> {

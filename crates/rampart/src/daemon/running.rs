@@ -99,6 +99,7 @@ impl Running {
             applied_at: self.applied_at,
             next_change: self.next_change,
             rolls_back_at: self.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at),
+            waiting: self.unconfirmed.as_ref().and_then(|waiting| waiting.number),
         }
     }
 

@@ -325,6 +325,7 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         | Operation::Audit
         | Operation::EndBlocks
         | Operation::Policy
+        | Operation::Confirm
         | Operation::Rollback
         | Operation::FactoryReset
         | Operation::Restore => (Filter::default(), None),
@@ -351,7 +352,10 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         }
         Operation::Audit => Answer::of(&daemon.audit_trail(records_wanted(&request.query)?)?),
         Operation::Apply => Answer::of(&daemon.apply(&new_policy(&request.body)?, now, by)?),
-        Operation::Confirm => Answer::of(&daemon.confirm(now.wall, by)?),
+        Operation::Confirm => {
+            let number = Numbers::of(operation, &request.query)?.number;
+            Answer::of(&daemon.confirm(number, now.wall, by)?)
+        }
         Operation::History => Answer::of(&daemon.history()?),
         Operation::Policy => Answer::of(&daemon.policy(Numbers::of(operation, &request.query)?.number)?),
         Operation::Rollback => {
@@ -473,11 +477,13 @@ impl Numbers {
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             let wrong = |takes: &str| Refused::new(400, format!("{key}={value}: {key} takes {takes}"));
             match key.as_ref() {
-                "number" if matches!(operation, Operation::Policy | Operation::Rollback) => {
+                "number"
+                    if matches!(operation, Operation::Policy | Operation::Confirm | Operation::Rollback) =>
+                {
                     let number = value.parse().map_err(|_| wrong("the number of an entry of the history"))?;
                     numbers.number = Some(number);
                 }
-                "confirm_seconds" if operation.changes() => {
+                "confirm_seconds" if operation.changes() && operation != Operation::Confirm => {
                     let seconds = value.parse().ok().filter(|seconds| CONFIRM_SECONDS.contains(seconds));
                     numbers.confirm_seconds = Some(seconds.ok_or_else(|| wrong("1 to 86400 seconds"))?);
                 }

@@ -96,7 +96,7 @@ fn needs_root_the_web_administration_changes_a_real_firewall() {
     let form = [("text", closed.as_str()), ("base", &base), ("confirm_seconds", "600")];
     let applied = browser.send("/policy/apply", &form);
     assert_eq!(applied.status, 303, "{}", applied.body);
-    assert!(browser.see("/").contains("The policy waits to be confirmed"));
+    assert!(browser.see("/").contains(" waits to be confirmed"));
     bed.expect(8080, Outcome::Silence, "the rule is gone");
     let back = browser.send("/history/rollback", &[("number", "1"), ("confirm_seconds", "60")]);
     assert_eq!(back.status, 303, "{}", back.body);

@@ -15,7 +15,7 @@ const VALUES: [f64; 6] = [0.0, 0.4, 1.0, 2.0, 10.0, 100.0];
 
 /// Every point of a suite's quick profile, for its own firewalls and for Rampart.
 fn planned(suite: &Suite) -> Results {
-    let mut duts = suite.duts.clone();
+    let mut duts = suite.duts.iter().map(|dut| dut.value.clone()).collect::<Vec<_>>();
     duts.extend(["nftables".to_owned(), "rampart".to_owned()]);
     duts.sort();
     duts.dedup();

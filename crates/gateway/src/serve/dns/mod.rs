@@ -5,7 +5,7 @@ mod ask;
 
 use super::client::{Ends, canonical};
 use super::relay::{abort, close, write_within};
-use super::{Admitted, REST, Shared, counted_as, lock};
+use super::{Admitted, REST, Shared, lock};
 use crate::config::{Dns, Gateway, Protocol};
 use crate::dns::answer::{self, Answer};
 use crate::dns::cache::{Cache, Key, Outcome};
@@ -14,6 +14,7 @@ use crate::dns::question::{self, Bad, Question};
 use crate::dns::rate::{Allowed, Rates};
 use crate::event::Event;
 use domain::base::iana::OptRcode;
+use passwords::throttle::network;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -165,7 +166,7 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
     // The policy may have a gateway of something else in this place by now.
     let Protocol::Dns(dns) = &gateway.protocol else { return Begun::Done(None) };
     let client = asker.client.ip();
-    let allowed = lock(&shared.dns.rates).ask(counted_as(client), dns.rate, Instant::now());
+    let allowed = lock(&shared.dns.rates).ask(network(client), dns.rate, Instant::now());
     let read = question::read(bytes);
     if asker.is_datagram && !decide::is_known(gateway, client) {
         let about = read.as_ref().ok().map(|question| (gateway, question));
@@ -295,7 +296,7 @@ fn look_or_begin(state: &State, key: &Key) -> Turn {
 
 fn keep(state: &State, gateway: &Gateway, key: &Key, outcome: &Outcome, client: IpAddr) {
     if let Protocol::Dns(Dns { cache, .. }) = gateway.protocol {
-        let (key, client) = (key.clone(), counted_as(client));
+        let (key, client) = (key.clone(), network(client));
         lock(&state.cache).put(key, outcome.clone(), client, cache, Instant::now());
     }
 }

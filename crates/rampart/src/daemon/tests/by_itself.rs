@@ -24,10 +24,10 @@ fn a_policy_that_nobody_confirms_goes_and_one_that_is_confirmed_stays() {
     running.daemon.tick(running.at(122));
     assert_eq!(running.rows(), ["web", "lessons"]);
     assert_eq!(running.apply(&only("c"), Some(60), 130), Ok(7));
-    running.daemon.confirm(running.at(131).wall, &"a test".into()).unwrap();
+    running.daemon.confirm(None, running.at(131).wall, &"a test".into()).unwrap();
     running.daemon.tick(running.at(300));
     assert_eq!(running.rows(), ["c"]);
-    assert!(running.daemon.confirm(running.at(301).wall, &"a test".into()).is_err());
+    assert!(running.daemon.confirm(None, running.at(301).wall, &"a test".into()).is_err());
 }
 
 #[test]

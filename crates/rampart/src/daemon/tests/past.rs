@@ -48,7 +48,7 @@ fn every_policy_is_in_the_history_with_what_came_of_it() {
     assert_eq!(history(&running), is("1upap 2apap 3apro", 2));
     running.apply(&only("c"), Some(60), 70).unwrap();
     running.apply(&only("d"), Some(60), 71).unwrap();
-    running.daemon.confirm(running.at(72).wall, &"a test".into()).unwrap();
+    running.daemon.confirm(None, running.at(72).wall, &"a test".into()).unwrap();
     assert_eq!(history(&running), is("1upap 2apap 3apro 4apre 5apco", 5));
     // What was refused never was in force.
     assert!(running.apply("[zones", None, 73).is_err());
@@ -110,7 +110,10 @@ fn the_way_back_can_be_asked_for_and_taken() {
         ("rollback 9".into(), 2, vec!["the history has no entry 9".into()]),
         ("rollback 1".into(), 0, vec!["first.toml, number 1, is in force as generation 3, 2 rules\n- mail\nnumber 3 of the history\n".into()]),
         ("rollback 2 --confirm 60".into(), 0, vec!["+ mail\nnumber 4 of the history\ngoes back at ".into()]),
-        ("confirm".into(), 0, vec!["generation 4 stays\n".into()]),
+        ("confirm 3".into(), 2, vec!["the policy that waits to be confirmed is number 4 of the history by now, and not 3".into()]),
+        ("status --json".into(), 0, vec!["\"waiting\": 4".into()]),
+        ("confirm 4".into(), 0, vec!["generation 4 stays\n".into()]),
+        ("confirm 4".into(), 2, vec!["no policy waits".into()]),
         ("history".into(), 0, vec!["rollback to 1".into(), "rollback to 2".into(), "confirmed, in force\n".into()]),
         ("factory-reset".into(), 2, vec!["say --yes where there is no terminal to ask at".into()]),
         ("factory-reset --yes --confirm 60".into(), 0, vec!["the policy of a new firewall is in force as generation 5, 4 rules\n+ manage\n".into()]),
@@ -131,6 +134,8 @@ fn the_way_back_can_be_asked_for_and_taken() {
         ("POST /v1/policy/rollback?number=1&confirm_seconds=0", 400),
         ("POST /v1/policy/factory-reset?number=1", 400),
         ("POST /v1/policy/factory-reset?confirm_seconds=86401", 400),
+        ("POST /v1/policy/confirm?number=x", 400),
+        ("POST /v1/policy/confirm?confirm_seconds=60", 400),
         ("GET /v1/policy?confirm_seconds=1", 400),
         ("GET /v1/policy?number=99", 404),
         ("GET /v1/history?number=1", 400),
@@ -199,7 +204,7 @@ fn a_disk_that_is_full_costs_the_entry_and_is_reported() {
         "{}",
         running.log()
     );
-    running.daemon.confirm(running.at(3).wall, &"a test".into()).unwrap();
+    running.daemon.confirm(None, running.at(3).wall, &"a test".into()).unwrap();
     fs::remove_file(&histories).unwrap();
     fs::rename(folder.path().join("away"), &histories).unwrap();
     let applied = apply(&only("b"), None, 4);
@@ -288,7 +293,7 @@ fn a_first_policy_that_nobody_confirms_goes_back_or_down() {
     assert_eq!(history(&first).0, "1upro");
     // Confirmed in time, it stays.
     let second = up(&only("a"), None);
-    second.daemon.confirm(second.start.wall, &"a test".into()).unwrap();
+    second.daemon.confirm(None, second.start.wall, &"a test".into()).unwrap();
     assert!(!second.daemon.tick(late(&second)));
     assert_eq!((second.rows(), history(&second)), (vec!["a".to_owned()], is("1upro 2upco", 2)));
     let kept: Vec<KeptOnDisk> = state().find().policies;
@@ -333,9 +338,9 @@ fn applying_and_confirming_at_once_confuses_no_entry() {
     let (text, now) = (|n: u32| format!("{}# {n}\n", usual()), running.at(1));
     std::thread::scope(|scope| {
         scope.spawn(|| (0..20).for_each(|n| drop(running.apply(&text(n), Some(60), 1))));
-        scope.spawn(|| (0..200).for_each(|_| drop(running.daemon.confirm(now.wall, &"a test".into()))));
+        scope.spawn(|| (0..200).for_each(|_| drop(running.daemon.confirm(None, now.wall, &"a test".into()))));
     });
-    let _ = running.daemon.confirm(now.wall, &"a test".into());
+    let _ = running.daemon.confirm(None, now.wall, &"a test".into());
     let history = running.daemon.history().unwrap();
     let confirmed = running.log().lines().filter(|line| line.contains("Z confirmed: ")).count();
     let noted = history.entries.iter().filter(|entry| entry.outcome == Outcome::Confirmed).count();
