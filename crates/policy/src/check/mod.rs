@@ -79,7 +79,8 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let (objects, list_names) = objects.finish(c);
     let (services, _) = services.finish(c);
     list_names.check_bound(&lists, c);
-    lists.extend(list_names.countries());
+    lists.extend(list_names.others());
+    list_names.check_domains(&gateways, c);
     lists::check_counters(&lists, &rules, c);
     lists::check_pairs(&rules, c);
     if !c.is_empty() {
