@@ -32,11 +32,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(250);
 const LEAST: Duration = Duration::from_secs(4);
 
+/// A name, and which addresses of it: `A` or `AAAA`.
+type About = (String, Rtype);
+/// What it was told to stand for, and until when.
+type Known = (Vec<IpAddr>, Instant);
+
 /// What has been told, and what waits to be taken.
 #[derive(Debug, Default)]
 pub(in super::super) struct Told {
     to: OnceLock<SyncSender<Learned>>,
-    known: Mutex<HashMap<(String, Rtype), (Vec<IpAddr>, Instant)>>,
+    known: Mutex<HashMap<About, Known>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     count: AtomicU64,
 }
@@ -61,11 +66,11 @@ impl Told {
         lock(&self.known).clear();
     }
 
-    fn is_known(&self, key: &(String, Rtype), addresses: &[IpAddr], until: Instant) -> bool {
+    fn is_known(&self, key: &About, addresses: &[IpAddr], until: Instant) -> bool {
         lock(&self.known).get(key).is_some_and(|(known, end)| known == addresses && until <= *end)
     }
 
-    fn note(&self, key: (String, Rtype), addresses: Vec<IpAddr>, until: Instant) {
+    fn note(&self, key: About, addresses: Vec<IpAddr>, until: Instant) {
         let mut known = lock(&self.known);
         if known.len() >= MOST_TOLD {
             // Whoever asks for thousands of names has others told anew, and nothing else.
@@ -138,7 +143,7 @@ async fn tell_addresses(
 
 /// Looks plain names up, for ever: when a policy names them, and when what is known of them ends.
 pub(super) async fn look_up(shared: Arc<Shared>) {
-    let next: Rc<RefCell<HashMap<(String, Rtype), Instant>>> = Rc::default();
+    let next: Rc<RefCell<HashMap<About, Instant>>> = Rc::default();
     loop {
         let gateway = shared.gateway();
         let wanted = plain_names(&gateway);
@@ -160,7 +165,7 @@ pub(super) async fn look_up(shared: Arc<Shared>) {
     }
 }
 
-fn plain_names(gateway: &Gateway) -> Vec<(String, Rtype)> {
+fn plain_names(gateway: &Gateway) -> Vec<About> {
     let Protocol::Dns(dns) = &gateway.protocol else { return Vec::new() };
     let plain = dns.domains.iter().filter(|name| !name.starts_with("*."));
     plain.flat_map(|name| [(name.clone(), Rtype::A), (name.clone(), Rtype::AAAA)]).collect()

@@ -230,9 +230,10 @@ fn said(shared: &Arc<Shared>, dns: &Dns, passed: Passed, outcome: Outcome, left:
     let is_news = |answer: &Arc<Answer>| {
         may_be_said(&passed, answer) && domains::must_be_told(shared, dns, about, answer, left)
     };
-    match outcome.as_ref().is_some_and(is_news) {
-        true => later(shared, passed, Some((outcome, left))),
-        false => Begun::Done(Some(deliver(shared, &passed, outcome.as_deref(), left))),
+    if outcome.as_ref().is_some_and(is_news) {
+        later(shared, passed, Some((outcome, left)))
+    } else {
+        Begun::Done(Some(deliver(shared, &passed, outcome.as_deref(), left)))
     }
 }
 
