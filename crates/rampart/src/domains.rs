@@ -169,8 +169,16 @@ impl Domains {
         Kept { domains: self.known.iter().map(kept).collect() }
     }
 
+    /// The domains of a first policy, with what was kept of them.
+    pub(crate) fn begin(&mut self, policy: &Policy, kept: Option<(Kept, Timestamp, Instant)>) {
+        self.follow(policy);
+        if let Some((kept, wall, now)) = kept {
+            self.restore(kept, wall, now);
+        }
+    }
+
     /// Goes on with what was kept of the domains that are meant. A clock that was put back gives no address more time than it can have.
-    pub(crate) fn restore(&mut self, kept: Kept, wall: Timestamp, now: Instant) {
+    fn restore(&mut self, kept: Kept, wall: Timestamp, now: Instant) {
         let longest = Duration::from_secs(LONGEST.into()) + self.grace;
         for (name, kept) in kept.domains {
             let Some(domain) = self.known.get_mut(&name) else { continue };

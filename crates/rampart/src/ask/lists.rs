@@ -48,7 +48,7 @@ fn domains(lists: &Lists, now: Timestamp) -> String {
         ("address", Side::Left),
         ("name", Side::Left),
         ("known for", Side::Right),
-        ("for", Side::Right),
+        ("left", Side::Right),
     ]);
     let mut any = false;
     for list in &lists.lists {

@@ -2,11 +2,10 @@
 //! has been done.
 
 use super::log::Kind;
-use super::{Daemon, Moment};
+use super::{Daemon, Moment, Refused};
 use crate::api::Lists;
 use crate::domains::allows_private;
 use gateway::event::Learned;
-use policy::Policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -120,20 +119,21 @@ impl Daemon {
         let _ = state.keep_domains(&kept);
     }
 
-    /// Adds to lists as they are shown what domains stand for.
-    pub(super) fn show_domains(
-        lists: &mut Lists,
-        policy: &Policy,
-        domains: &crate::domains::Domains,
-        now: Moment,
-    ) {
-        for (shown, list) in lists.lists.iter_mut().zip(&policy.lists) {
-            let Some(name) = list.domain() else { continue };
-            (shown.domain, shown.not_taken) = domains.shown(name, now.wall, now.steady);
-            shown.ipv4_addresses = shown.domain.iter().filter(|it| it.address.is_ipv4()).count() as u64;
-            shown.ipv6_ranges = shown.domain.len() as u64 - shown.ipv4_addresses;
-            shown.next_end = shown.domain.iter().map(|it| it.until).min();
-        }
+    /// The lists with their counters, and what domains stand for.
+    pub(crate) fn lists(&self, now: Moment) -> Result<Lists, Refused> {
+        self.with(|running| {
+            let hits = running.attachments.plane.rule_hits(&running.policy)?;
+            let mut lists = running.lists.shown(&running.policy, &hits);
+            let domains = &running.attachments.domains;
+            for (shown, list) in lists.lists.iter_mut().zip(&running.policy.lists) {
+                let Some(name) = list.domain() else { continue };
+                (shown.domain, shown.not_taken) = domains.shown(name, now.wall, now.steady);
+                shown.ipv4_addresses = shown.domain.iter().filter(|it| it.address.is_ipv4()).count() as u64;
+                shown.ipv6_ranges = shown.domain.len() as u64 - shown.ipv4_addresses;
+                shown.next_end = shown.domain.iter().map(|it| it.until).min();
+            }
+            Ok(lists)
+        })
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) mod server;
 mod tests;
 
 use crate::api::{
-    Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Lists,
-    Outcome, Problem, Refusal, RuleCount, Rules, Status,
+    Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Outcome,
+    Problem, Refusal, RuleCount, Rules, Status,
 };
 use crate::domains::Kept as KeptDomains;
 use crate::export::Exporter;
@@ -168,10 +168,7 @@ impl Daemon {
         let tables = build(&policy, at)?;
         let loaded = refresh::load_lists(&policy, lists, at)?;
         let mut attachments = Attachments::new(plane, hook);
-        attachments.domains.follow(&policy);
-        if let Some((kept, now)) = domains {
-            attachments.domains.restore(kept, now.wall, now.steady);
-        }
+        attachments.domains.begin(&policy, domains.map(|(kept, now)| (kept, now.wall, now.steady)));
         let (generation, note) = attachments.begin(&tables, &policy, loaded.as_ref().map(|it| &it.table))?;
         if let Some(note) = note {
             log.event(at, Kind::Up, None, note);
@@ -363,16 +360,6 @@ impl Daemon {
                 rule_count(policy, rule, at, (of(&hits), of(&limited)))
             });
             Ok(Rules { generation: running.generation, rules: rules.collect() })
-        })
-    }
-
-    /// The lists with their counters.
-    pub(crate) fn lists(&self, now: Moment) -> Result<Lists, Refused> {
-        self.with(|running| {
-            let hits = running.attachments.plane.rule_hits(&running.policy)?;
-            let mut lists = running.lists.shown(&running.policy, &hits);
-            Self::show_domains(&mut lists, &running.policy, &running.attachments.domains, now);
-            Ok(lists)
         })
     }
 
