@@ -347,6 +347,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a star within a domain", rule("destination = \"domain:a.*.org\""), "`a.*.org` is not the name of a domain"),
         ("an address as a domain", rule("destination = \"domain:192.0.2.1\""), "`192.0.2.1` is not the name of a domain"),
         ("a domain in a zone", "[zones.z]\ninterfaces = \"z0\"\nnetworks = \"domain:example.org\"".into(), "3:12 lists of addresses, countries and domains can stand in rules alone"),
+        ("a grace without end", "[domains]\ngrace = \"2h\"".into(), "2:9 `grace` is out of range"),
+        ("a domain with an exception", "[objects]\na = { members = \"domain:example.org\", except = \"192.0.2.1\" }".into(), "`except` takes nothing out of a list of addresses"),
         ("33 domains", rule(&format!("destination = [{}]", domains(33))), "the policy has more than 32 lists, countries and domains | name what domains have in common"),
         ("a list of none", "[objects]\na = \"list:bad\"".into(), "2:5 there is no list `bad` | the policy has no lists"),
         ("a part that is not", "[rule]\nname = \"r\"".into(), "1:2 a policy has no key `rule` | did you mean `rules`?"),

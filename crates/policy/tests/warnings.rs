@@ -473,4 +473,10 @@ fn a_rule_that_refuses_a_domain_fails_open() {
         let found = policy.warnings().into_iter().any(|it| it.kind == WarningKind::FailsOpen);
         assert_eq!(found, expected, "{action} {enabled} {destination}");
     }
+    let text = "[zones]\nin = { interfaces = 'e1' }\n[domains]\ngrace = '10s'\n";
+    let found = Policy::parse("w.toml", text).unwrap().warnings();
+    let words: Vec<_> =
+        found.iter().map(|it| (it.kind, it.problem.line, it.problem.message.as_str())).collect();
+    let nothing = "nothing uses `[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
+    assert_eq!(words, [(WarningKind::Unused, 3, nothing)]);
 }

@@ -104,6 +104,10 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             span.clone(),
         ));
     }
+    if root.value("domains").is_some() && lists.iter().all(|list| list.domain().is_none()) {
+        let what = "`[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
+        unused.push((what.to_owned(), root.key_span("domains")));
+    }
     Some(Policy {
         file: file.to_owned(),
         text: text.to_owned(),
