@@ -66,7 +66,8 @@ struct Happened {
     learned: Vec<Learned>,
 }
 
-/// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more.
+/// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more, but for
+/// what is learned of domains, which `crate::domains` bounds.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     /// The state of a gateway, with what has happened there.
