@@ -57,6 +57,8 @@ enum sizes {
 	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
 	MAX_LISTED_SERIES = 64,		/* of rules that ask for lists of addresses: a bit each */
 	LISTED_SERIES_WORDS = 8,
+	LISTS_PLACE = 0xff,
+	LISTS_DOMAINS = 0x100,		/* addresses of domains are in places of their own, twice the place and behind it */
 	EFFECT_WORDS = 4,
 	FLOW_WORDS = 16,		/* of 64 bits, in a struct flow */
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
@@ -591,7 +593,7 @@ struct judge_command {
 	__u32 slot;		/* answer */
 	__u32 extras;		/* answer: as in struct effect */
 	__be16 source_port;	/* means nothing for a protocol without ports, and no rule of such a one asks for it */
-	__u16 pad;
+	__u16 is_known;		/* it is about a flow that is open already */
 };
 
 /* How a name of an interface begins: so many bits of it. The zero behind a whole name counts as well. */

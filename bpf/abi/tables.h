@@ -187,7 +187,7 @@ struct table_header {
 	__u32 with_source_port;	/* at: the class of pair, service and source port */
 	__u32 port_classes;
 	/* lists of addresses; a bit each */
-	__u32 lists;		/* their place in the map of lists and 1; 0: no list is bound to anything */
+	__u32 lists;		/* their place in the map of lists and 1, and LISTS_DOMAINS; 0: no list is bound to anything */
 	__u32 list_effects;	/* at: struct effect of each list */
 	__u32 block[2];		/* lists that refuse what is on them, as source and as destination */
 	__u32 require[2];	/* lists that refuse what is not on them */

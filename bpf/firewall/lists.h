@@ -9,7 +9,7 @@
 
 #include "pages.h"
 
-#define LIST_PLACES 2		/* of the policy in force, and of the one that takes its place */
+#define LIST_PLACES 6		/* of the policy in force, and of the one that takes its place: all lists, and domains (below) */
 #define MAX_LIST_HALVINGS 32
 #define LIST_START_WORDS (sizeof(struct list_start) / 4)
 
@@ -88,8 +88,10 @@ static __always_inline __u32 lists_of_v6(struct look_up *l, const struct list_he
 	return pair_at(l, s->at + s->first * LIST_START_WORDS + 4);
 }
 
-/* Fills in which lists have the source (field 0) or the destination (1). Without the lists that the policy asks for nothing passes. One
- * field at a time, because the stack is short. */
+/*
+ * Adds the lists that have the source (field 0) or the destination (1), of those in a place of the map. Without the lists that the policy asks
+ * for nothing passes. One field at a time, because the stack is short.
+ */
 __noinline int find_lists(struct question *question, __u32 place, __u32 field)
 {
 	struct look_up look_up = { .question = question }, *l = &look_up;
@@ -98,7 +100,7 @@ __noinline int find_lists(struct question *question, __u32 place, __u32 field)
 
 	if (!question)
 		return 0;
-	l->pages = lookup(&address_lists, place - 1);
+	l->pages = lookup(&address_lists, place);
 	h = l->pages ? lookup(l->pages, 0) : 0;
 	if (!h) {
 		question->broken = 1;
@@ -106,8 +108,28 @@ __noinline int find_lists(struct question *question, __u32 place, __u32 field)
 	}
 	l->header = (const void *)h;
 	lists = question->command.family == 4 ? lists_of_v4(l, h, field) : lists_of_v6(l, h, field);
-	question->listed[field & 1] = lists;
+	question->listed[field & 1] |= lists;
 	return 0;
+}
+
+/*
+ * Which of the lists that a policy asks for (struct table_header) have both ends. Addresses of domains change without the policy and without
+ * other lists, so they have tables of their own: what domains stand for now, by which new flows are judged, and behind it that with what they
+ * stood for before, by which known flows are.
+ */
+static __always_inline void find_all_lists(struct question *q, __u32 lists)
+{
+	__u32 place = lists & LISTS_PLACE;
+
+	q->listed[0] = 0;
+	q->listed[1] = 0;
+	find_lists(q, place - 1, 0);
+	find_lists(q, place - 1, 1);
+	if (!(lists & LISTS_DOMAINS))
+		return;
+	place = place * 2 + (q->command.is_known & 1);
+	find_lists(q, place, 0);
+	find_lists(q, place, 1);
 }
 
 #endif

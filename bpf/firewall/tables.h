@@ -297,8 +297,7 @@ static __always_inline __u32 refusing_list(struct look_up *l)
 	const struct table_header *t = l->header;
 	__u32 refusing;
 
-	find_lists(q, t->lists, 0);
-	find_lists(q, t->lists, 1);
+	find_all_lists(q, t->lists);
 	bpf_loop(t->listed_series_count & (2 * MAX_LISTED_SERIES - 1), note_holding, l, 0);
 	refusing = (q->listed[0] & t->block[0]) | (q->listed[1] & t->block[1]) | (~q->listed[0] & t->require[0]) |
 		   (~q->listed[1] & t->require[1]);
@@ -419,7 +418,7 @@ static __always_inline void judge_flow(struct packet *p, const struct flow *flow
 	__u32 from = flow->initiator & 1, to = from ^ 1;
 	struct question question = { .command = { .family = family_of(flow), .from = zones[from], .to = zones[to],
 						  .protocol = flow->protocol, .selector = flow->port[to],
-						  .source_port = flow->port[from] } };
+						  .source_port = flow->port[from], .is_known = 1 } };
 
 	flow_address(flow, from, question.command.source);
 	flow_address(flow, to, question.command.destination);

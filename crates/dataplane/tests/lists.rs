@@ -8,7 +8,7 @@ use bed::{Bed, Fate, POLICY, Side, contents};
 use dataplane::{DataplaneError, EventKind, Firewall, Hook, Reason, Settings, Tally};
 use policy::address::AddressSet;
 use policy::interpret::Packet;
-use policy::lists::{ListTable, refusing};
+use policy::lists::{DomainTables, ListTable, refusing};
 use policy::model::Action;
 use policy::ranges::RangeSet;
 use policy::{Policy, Tables};
@@ -342,5 +342,82 @@ fn known_flows_follow_lists(hook: Hook) {
         bed.apply(&after);
         assert!(matches!(bed.send(Side::Out, &back), Fate::Dropped(_)), "{hook:?}");
         assert_eq!(bed.tally(Tally::Revoked), 1, "{hook:?}");
+    }
+}
+
+/// Rules that name a domain and a list: the table of domains is exchanged by itself.
+const DOMAIN: &str = "
+[zones.inside]
+interfaces = 'in0'
+[zones.outside]
+interfaces = 'out0'
+[lists.others]
+entries = '192.0.2.1'
+[gateways.names]
+protocol = 'dns'
+listen = '127.0.0.1:53'
+[[gateways.names.rules]]
+name = 'all'
+action = 'allow'
+[[rules]]
+name = 'domain'
+from = 'inside'
+to = 'outside'
+destination = 'domain:www.test'
+action = 'allow'
+[[rules]]
+name = 'others'
+from = 'inside'
+to = 'outside'
+source = 'list:others'
+action = 'allow'
+";
+
+/// What the domain stands for, now and for known flows.
+fn domains(now: &[&str], known: &[&str]) -> DomainTables {
+    let table = |words: &[&str]| {
+        let sets: Vec<AddressSet> = words.iter().map(|it| AddressSet::parse(it).unwrap()).collect();
+        ListTable::build(&[&AddressSet::default(), &AddressSet::union(&sets)]).unwrap()
+    };
+    DomainTables { now: table(now), known: table(known) }
+}
+
+#[test]
+fn needs_root_what_a_domain_stands_for_changes_without_the_policy() {
+    for (hook, [from, to, other]) in HOOKS
+        .into_iter()
+        .chain([Hook::Netfilter])
+        .flat_map(|hook| [(hook, [IN, OUT, "198.18.2.3"]), (hook, ["2001:2:0:1::2", OUT_6, "2001:2:0:2::3"])])
+    {
+        let policy = policy(DOMAIN);
+        let tables = Tables::build(&policy, AT).unwrap();
+        let listed = AddressSet::parse("192.0.2.1").unwrap();
+        let lists = ListTable::build(&[&listed, &AddressSet::default()]).unwrap();
+        let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, DOMAIN);
+        let denied = Fate::Dropped(Reason::DefaultDeny);
+        let open = Frame::new(from, to, 17, udp((5, 6), 18)).bytes();
+        let mut steps = 0;
+        let mut expect = |way: &str, [now, known]: [&[&str]; 2], known_flow: Fate, new_flow: Fate| {
+            let domains = domains(now, known);
+            let policies = &mut bed.firewall_mut().policies;
+            if way == "exchanged" {
+                policies.exchange_domains(&domains).unwrap();
+            } else {
+                policies.apply_with_domains(&tables, &policy, Some(&lists), Some(&domains)).unwrap();
+            }
+            steps += 1;
+            let new = Frame::new(from, to, 17, udp((100 + steps, 6), 18)).bytes();
+            let found = (bed.send(Side::In, &open), bed.send(Side::In, &new));
+            assert_eq!(found, (known_flow, new_flow), "{hook:?} {to}: step {steps}");
+        };
+        expect("applied", [&[], &[]], denied, denied);
+        expect("exchanged", [&[to], &[to]], Fate::Sent, Fate::Sent);
+        // Known flows go on, also under another generation, and no new one begins.
+        expect("exchanged", [&[other], &[other, to]], Fate::Sent, denied);
+        expect("applied", [&[other], &[other, to]], Fate::Sent, denied);
+        expect("applied", [&[to], &[to]], Fate::Sent, Fate::Sent);
+        expect("exchanged", [&[], &[]], Fate::Sent, denied);
+        // What is forgotten altogether is cut when a policy asks.
+        expect("applied", [&[], &[]], denied, denied);
     }
 }

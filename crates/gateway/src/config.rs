@@ -63,6 +63,8 @@ pub struct Dns {
     pub views: Vec<View>,
     /// Zones of which nobody else is asked.
     pub local: Vec<String>,
+    /// Names, and `*.` with what names end with, whose addresses rules of the packet filter go by.
+    pub domains: Vec<String>,
     /// Bytes of answers that are kept.
     pub cache: usize,
     /// Answers in a second for one client.

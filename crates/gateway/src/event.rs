@@ -1,7 +1,7 @@
 //! What a gateway tells whoever started it.
 
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A request that was refused, that failed, or that a rule with `log` carried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,19 @@ pub struct Event {
     pub status: u16,
     /// Bytes of the request's body, and of the answer's.
     pub bytes: [u64; 2],
+}
+
+/// What a name stands for that rules of the packet filter go by: somebody is about to hear it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learned {
+    /// By which it is said that the packet filter has it ([`crate::serve::Server::taken`]).
+    pub number: u64,
+    /// The name, in small letters.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// For how many seconds it holds.
+    pub lifetime: u32,
 }
 
 /// How much a gateway has done since its process was started.

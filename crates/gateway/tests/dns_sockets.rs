@@ -8,7 +8,7 @@ mod plain;
 
 use dns::*;
 use gateway::config::Gateway;
-use gateway::event::Event;
+use gateway::event::{Event, Learned};
 use gateway::serve::{Server, listen, listen_datagrams};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -109,6 +109,15 @@ fn answer_datagrams(socket: &UdpSocket, seen: &Mutex<HashMap<String, u32>>, let_
             "unknown" => send(&reply(question, 3, [&[], &[], &[]])),
             "zero" => send(&reply(question, 0, [&[(&name, A, 0, vec![198, 51, 100, 7])], &[], &[]])),
             "cut" => send(&good[..good.len() - 1]),
+            // The next name is an alias for another, beside which somebody says something about a third.
+            "alias" => {
+                let records: [Written<'_>; 3] = [
+                    (&name, CNAME, 60, dns::name("end.test")),
+                    site("end.test"),
+                    ("bank.test", A, 60, vec![203, 0, 113, 66]),
+                ];
+                send(&reply(question, 0, [&records, &[], &[]]));
+            }
             "signed" if wants_signatures(question) => {
                 send(&reply(question, 0, [&[site(&name), (&name, RRSIG, 60, rrsig(A, "test"))], &[], &[]]));
             }
@@ -259,6 +268,112 @@ fn only_what_answers_the_question_is_believed() {
     assert_eq!(bed.upstream.seen("WWW.test"), 0);
     let counts = bed.server.counts();
     assert_eq!((counts.refused, counts.failed), (4, 4), "{counts:?}");
+}
+
+/// A gateway whose packet filter goes by these names, and what it tells.
+fn with_domains(domains: &[&str]) -> (Bed, Receiver<Learned>) {
+    let domains = domains.iter().map(|it| (*it).to_owned()).collect();
+    let bed = bed(|gateway| {
+        settings(gateway).domains = domains;
+        let mut inside = rule("inside");
+        inside.hosts = vec!["*.inside.test".to_owned()];
+        inside.private_answers = true;
+        gateway.rules.insert(0, inside);
+    });
+    let (sender, told) = sync_channel(100);
+    bed.server.tell(sender);
+    (bed, told)
+}
+
+fn told_words(learned: &Learned) -> String {
+    let addresses: Vec<String> = learned.addresses.iter().map(ToString::to_string).collect();
+    format!("{} {} {}", learned.name, addresses.join(","), learned.lifetime)
+}
+
+#[test]
+fn no_client_hears_an_address_before_the_packet_filter_has_it() {
+    let (bed, told) = with_domains(&["*.below.test", "*.inside.test"]);
+    let next = || told.recv_timeout(patience()).unwrap();
+    for (name, expected, answer) in [
+        ("a.below.test", "a.below.test 198.51.100.7 60", "NOERROR; a.below.test 1 60 198.51.100.7"),
+        (
+            "wrong.below.test",
+            "wrong.below.test 198.51.100.7 60",
+            "NOERROR; wrong.below.test 1 60 198.51.100.7",
+        ),
+        (
+            "private.inside.test",
+            "private.inside.test 10.0.0.1 60",
+            "NOERROR; private.inside.test 1 60 10.0.0.1",
+        ),
+        // The name that was asked for, and the addresses at the end.
+        (
+            "alias.below.test",
+            "alias.below.test 198.51.100.7 60",
+            "NOERROR; alias.below.test 5 60 end.test; end.test 1 60 198.51.100.7",
+        ),
+    ] {
+        let client = bed.client();
+        client.send(&question(name, A)).unwrap();
+        let learned = next();
+        assert_eq!(told_words(&learned), expected, "{name}");
+        client.set_nonblocking(true).unwrap();
+        assert!(client.recv(&mut [0; 512]).is_err(), "{name}: nobody has it");
+        client.set_nonblocking(false).unwrap();
+        bed.server.taken(&[learned.number]);
+        assert_eq!(words(&receive(&client)), answer, "{name}");
+        assert!(bed.ask_by_tcp(&question(name, A)).starts_with("NOERROR; "), "{name}: it is known");
+    }
+    // Who gets none, or asks for something else, or for another name.
+    for (name, kind, answer) in [
+        ("private.below.test", A, "REFUSED"),
+        ("nothing.below.test", A, "NXDOMAIN; authority test 6 60 minimum 60"),
+        ("cut.below.test", A, "SERVFAIL"),
+        ("b.below.test", TXT, "NOERROR"),
+        ("below.test", A, "NOERROR; below.test 1 60 198.51.100.7"),
+        ("www.test", A, "NOERROR; www.test 1 60 198.51.100.7"),
+    ] {
+        assert_eq!(bed.ask(name, kind), answer, "{name}");
+    }
+    assert_eq!(told.try_recv().ok(), None, "and nothing was told of them");
+    // The packet filter does not answer.
+    assert_eq!(bed.ask("late.below.test", A), "SERVFAIL");
+    assert_eq!(told_words(&next()), "late.below.test 198.51.100.7 60");
+    let events = std::iter::repeat_with(|| bed.event());
+    assert_eq!(
+        events.take(20).find(|it| it.starts_with("domain-late")).unwrap(),
+        "domain-late 2 A late.below.test"
+    );
+    // Who asks again is told of again, although the answer is known.
+    let client = bed.client();
+    client.send(&question("late.below.test", A)).unwrap();
+    bed.server.taken(&[next().number]);
+    assert!(words(&receive(&client)).starts_with("NOERROR; late.below.test 1 "));
+}
+
+#[test]
+fn plain_names_of_the_packet_filter_are_looked_up_before_anybody_asks() {
+    let domains =
+        ["www.test", "zero.test", "private.test", "private.inside.test", "alias.test", "printer.local"];
+    let (bed, told) = with_domains(&domains);
+    let mut found: Vec<String> = Vec::new();
+    while found.len() < 5 {
+        let learned = told.recv_timeout(patience()).unwrap();
+        bed.server.taken(&[learned.number]);
+        found.push(told_words(&learned));
+    }
+    // One without a lifetime is asked for again, after some seconds.
+    found.sort();
+    let zero = "zero.test 198.51.100.7 0";
+    let expected = [
+        "alias.test 198.51.100.7 60",
+        "private.inside.test 10.0.0.1 60",
+        "www.test 198.51.100.7 60",
+        zero,
+        zero,
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(bed.upstream.seen("printer.local"), 0, "nobody outside is asked for what is of a network");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub struct Policy {
     pub objects: Vec<Object>,
     /// The services that the text defines, in the order of the text; built-in services are not among them.
     pub services: Vec<Service>,
-    /// The lists of addresses, in the order of the text, then the countries that the text names, each as a list. What a list is bound to refuses
+    /// The lists of addresses, in the order of the text, then the countries and domains that the text names, each as a list. What a list is bound to refuses
     /// before any rule is asked.
     pub lists: Vec<List>,
     /// The schedules, in the order of the text.

@@ -43,7 +43,7 @@ macro_rules! tables {
 
 tables! {
     ROOT "" ["settings", "zones", "bridges", "objects", "services", "schedules", "rules", "defaults",
-             "nat", "lists", "countries", "scans", "log", "gateways", "inspection", "protection"];
+             "nat", "lists", "countries", "scans", "domains", "log", "gateways", "inspection", "protection"];
     SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "syn_proxy", "reverse_path", "log_rate", "timeouts",
                           "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
@@ -62,6 +62,7 @@ tables! {
                   "destination_to", "one_to_one", "prefix_to", "exempt", "answer_arp", "enabled", "mapping", "filtering"];
     LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
+    DOMAINS "[domains]" ["grace"];
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
     LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix", "tls"];
     LOG_TLS "[log.tls]" ["ca", "name", "certificate", "key"];

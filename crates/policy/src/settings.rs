@@ -24,9 +24,14 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// What is checked of every packet, besides the rules.
     pub integrity: Integrity,
+    /// How long a domain has an address when its lifetime is over, within [`GRACE`].
+    pub grace: Duration,
     /// Where events and records of flows are sent.
     pub exports: Exports,
 }
+
+/// Least and greatest grace of addresses of domains.
+pub const GRACE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
 /// Least and greatest size of the flow table, in flows.
 pub const FLOWS: (u32, u32) = (1_024, 16_777_216);
@@ -134,6 +139,7 @@ impl Default for Settings {
             log_rate: 1_000,
             timeouts: Timeouts::default(),
             integrity: Integrity { checksums: true, tcp_flags: true, land: true, zones: true },
+            grace: Duration::from_secs(60),
             exports: Exports::default(),
         }
     }

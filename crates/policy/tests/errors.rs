@@ -13,6 +13,10 @@ fn countries(count: u8) -> String {
     codes.collect::<Vec<_>>().join(", ")
 }
 
+fn domains(count: u8) -> String {
+    (0..count).map(|i| format!("\"domain:a{i}.example\"")).collect::<Vec<_>>().join(", ")
+}
+
 /// The errors of a policy, the zones above before it: lines count from the text's own first.
 fn errors(text: &str) -> Vec<String> {
     let with_zones = format!("{ZONES}{text}");
@@ -207,7 +211,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a block that is none", "[scans]\nports = 100\nblock = true".into(), "3:9 `block` must be a string, not a boolean"),
         ("a block for ever", "[scans]\nports = 100\nblock = \"31d\"".into(), "3:9 `block` is out of range"),
         ("a key of scans", "[scans]\nports = 100\nexcpt = \"any\"".into(), "3:1 [scans] has no key `excpt` | did you mean `except`?"),
-        ("a list that is no scan", format!("{BAD}[scans]\nports = 100\nexcept = \"list:bad\""), "6:10 lists of addresses and countries can stand in rules alone"),
+        ("a list that is no scan", format!("{BAD}[scans]\nports = 100\nexcept = \"list:bad\""), "6:10 lists of addresses, countries and domains can stand in rules alone"),
         ("an object that is no scan", "[scans]\nports = 100\nexcept = \"trusted\"".into(), "3:10 there is no object `trusted` | "),
         ("a list that is bound to nothing", "[lists.bad]\nfile = \"x\"".into(), "1:8 the list `bad` is bound to nothing | write block"),
         ("a list of nothing", "[lists.bad]\nblock = \"both\"".into(), "1:8 nothing is on the list `bad` | write file"),
@@ -309,7 +313,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a gateway's schedule", gateway_rule("action = \"deny\"\nschedule = \"x\""), "there is no schedule `x`"),
         ("a size without a unit that is known", gateway_rule("action = \"allow\"\nlargest_request = \"10MB\""), "`10MB` is not a size"),
         ("a size of what is denied", gateway_rule("action = \"deny\"\nlargest_request = \"10MiB\""), "`largest_request` needs a rule that allows"),
-        ("a list of addresses in a gateway", format!("{BAD}{}", gateway_rule("action = \"deny\"\nsource = \"list:bad\"")), "lists of addresses and countries can stand in rules alone"),
+        ("a list of addresses in a gateway", format!("{BAD}{}", gateway_rule("action = \"deny\"\nsource = \"list:bad\"")), "lists of addresses, countries and domains can stand in rules alone"),
         ("two gateways at one place", format!("{}\n{}", gateway(HTTP), gateway(HTTP).replace("gateways.g", "gateways.h")), "the gateway `g` listens there already"),
         ("two rules of a gateway with one name", gateway(&format!("{HTTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"deny\"")), "another rule of the gateway is called `r` too"),
         ("inspection", rule("inspection = \"all\""), "this version has no inspection"),
@@ -317,9 +321,9 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a country that is none", format!("{COUNTRIES}{}", rule("source = \"country:USA\"")), "4:10 `USA` is not the code of a country"),
         ("countries without a file", "[countries]\nbroken = \"skip\"".into(), "1:1 [countries] has no `file` | write file"),
         ("an empty code", format!("{COUNTRIES}{}", rule("source = \"country:\"")), "`` is not the code of a country"),
-        ("a list of addresses in a zone", format!("{BAD}[zones.z]\ninterfaces = \"z0\"\nnetworks = \"list:bad\""), "6:12 lists of addresses and countries can stand in rules alone"),
-        ("a list in a list", format!("{BAD}[lists.l]\nentries = \"list:bad\"\nblock = \"both\""), "lists of addresses and countries can stand in rules alone"),
-        ("a list in a translation", format!("{BAD}{}", nat("to = \"out\"\nsource = \"list:bad\"\nmasquerade = true")), "lists of addresses and countries can stand in rules alone"),
+        ("a list of addresses in a zone", format!("{BAD}[zones.z]\ninterfaces = \"z0\"\nnetworks = \"list:bad\""), "6:12 lists of addresses, countries and domains can stand in rules alone"),
+        ("a list in a list", format!("{BAD}[lists.l]\nentries = \"list:bad\"\nblock = \"both\""), "lists of addresses, countries and domains can stand in rules alone"),
+        ("a list in a translation", format!("{BAD}{}", nat("to = \"out\"\nsource = \"list:bad\"\nmasquerade = true")), "lists of addresses, countries and domains can stand in rules alone"),
         ("an exception of a list", format!("{BAD}[objects]\na = {{ members = \"list:bad\", except = \"10.0.0.1\" }}"), "5:38 `except` takes nothing out of a list"),
         ("a list as an exception", format!("{BAD}[objects]\na = {{ members = \"any\", except = \"list:bad\" }}"), "`except` takes nothing out of a list of addresses, and no list out of addresses"),
         ("a list that is looked at too often", "[lists.bad]\nfile = \"x\"\nblock = \"both\"\nrefresh = \"1s\"".into(), "4:11 `refresh` is out of range"),
@@ -339,10 +343,20 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a file as a url", fetched("url = \"file:///etc/passwd\""), "2:7 `url` is no address"),
         ("countries of two places", "[countries]\nfile = \"x\"\ncommand = [\"fetch\"]\nrefresh = \"1h\"".into(), "3:1 a list comes from one place"),
         ("a list misspelt", format!("{BAD}{}", rule("source = \"list:bat\"")), "5:10 there is no list `bat` | there are: bad"),
-        ("33 countries", format!("{COUNTRIES}{}", rule(&format!("source = [{}]", countries(33)))), "the policy has more than 32 lists and countries | give countries"),
-        ("32 countries and a list", format!("{BAD}{COUNTRIES}{}", rule(&format!("source = [\"list:bad\", {}]", countries(32)))), "the policy has more than 32 lists and countries"),
+        ("33 countries", format!("{COUNTRIES}{}", rule(&format!("source = [{}]", countries(33)))), "the policy has more than 32 lists, countries and domains | give countries"),
+        ("32 countries and a list", format!("{BAD}{COUNTRIES}{}", rule(&format!("source = [\"list:bad\", {}]", countries(32)))), "the policy has more than 32 lists, countries and domains"),
         ("too many pairs of lists", format!("{COUNTRIES}{}", rule(&format!("source = [{0}]\ndestination = [{0}]", countries(9)))), "more than 64 pairs of lists"),
-        ("a domain", "[objects]\na = \"domain:example.org\"".into(), "this version has no objects of the kind `domain:`"),
+        ("a domain of no gateway", rule("destination = \"domain:example.org\""), "2:15 the addresses of `example.org` come from a gateway of DNS, and the policy has none | write one"),
+        ("a domain of no gateway, in an object", "[objects]\na = \"domain:example.org\"".into(), "2:5 the addresses of `example.org` come from a gateway of DNS"),
+        ("a domain that is none", rule("destination = \"domain:example..org\""), "2:15 `example..org` is not the name of a domain | write a name"),
+        ("an empty domain", rule("destination = \"domain:\""), "`` is not the name of a domain"),
+        ("every domain", rule("destination = \"domain:*\""), "`*` is not the name of a domain"),
+        ("a star within a domain", rule("destination = \"domain:a.*.org\""), "`a.*.org` is not the name of a domain"),
+        ("an address as a domain", rule("destination = \"domain:192.0.2.1\""), "`192.0.2.1` is not the name of a domain"),
+        ("a domain in a zone", "[zones.z]\ninterfaces = \"z0\"\nnetworks = \"domain:example.org\"".into(), "3:12 lists of addresses, countries and domains can stand in rules alone"),
+        ("a grace without end", "[domains]\ngrace = \"2h\"".into(), "2:9 `grace` is out of range"),
+        ("a domain with an exception", "[objects]\na = { members = \"domain:example.org\", except = \"192.0.2.1\" }".into(), "`except` takes nothing out of a list of addresses"),
+        ("33 domains", rule(&format!("destination = [{}]", domains(33))), "the policy has more than 32 lists, countries and domains | name what domains have in common"),
         ("a list of none", "[objects]\na = \"list:bad\"".into(), "2:5 there is no list `bad` | the policy has no lists"),
         ("a part that is not", "[rule]\nname = \"r\"".into(), "1:2 a policy has no key `rule` | did you mean `rules`?"),
         ("not TOML", "[[rules]\n".into(), "this is not TOML: "),

@@ -451,3 +451,32 @@ fn collectors_that_no_rule_lets_out() {
         assert_eq!(places, expected.into_iter().collect::<Vec<_>>(), "{what}");
     }
 }
+
+/// What refuses a domain refuses only what is known of it.
+#[test]
+fn a_rule_that_refuses_a_domain_fails_open() {
+    for (action, enabled, destination, expected) in [
+        ("deny", true, "'domain:www.test'", true),
+        ("reject", true, "['192.0.2.1', 'domain:*.test']", true),
+        ("deny", true, "'ads'", true),
+        ("deny", false, "'domain:www.test'", false),
+        ("allow", true, "'domain:www.test'", false),
+        ("deny", true, "'list:bad'", false),
+    ] {
+        let text = format!(
+            "[zones]\nin = {{ interfaces = 'e1' }}\nout = {{ interfaces = 'e0' }}\n[objects]\nads = 'domain:ads.test'\n\
+             [lists.bad]\nfile = 'x'\nblock = 'source'\n[gateways.names]\nprotocol = 'dns'\nlisten = '127.0.0.1:53'\n\
+             [[gateways.names.rules]]\nname = 'all'\naction = 'allow'\n\
+             [[rules]]\nname = 'r'\nfrom = 'in'\nto = 'out'\ndestination = {destination}\naction = '{action}'\nenabled = {enabled}\n"
+        );
+        let policy = Policy::parse("w.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let found = policy.warnings().into_iter().any(|it| it.kind == WarningKind::FailsOpen);
+        assert_eq!(found, expected, "{action} {enabled} {destination}");
+    }
+    let text = "[zones]\nin = { interfaces = 'e1' }\n[domains]\ngrace = '10s'\n";
+    let found = Policy::parse("w.toml", text).unwrap().warnings();
+    let words: Vec<_> =
+        found.iter().map(|it| (it.kind, it.problem.line, it.problem.message.as_str())).collect();
+    let nothing = "nothing uses `[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
+    assert_eq!(words, [(WarningKind::Unused, 3, nothing)]);
+}

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::list_files::{Facts, Loaded};
 use crate::output::outln;
 use crate::table::grouped;
+use policy::gateways::Protocol;
 use policy::lists::List;
 use policy::tables::{PROMISED_LINES, Tables};
 use policy::translation::Translation;
@@ -120,12 +121,18 @@ fn counts(warnings: &[Warning]) -> BTreeMap<&'static str, u64> {
 
 /// What is on each list.
 fn list_words(policy: &Policy, loaded: &Loaded) -> String {
+    let speak_dns = policy.gateways.iter().filter(|gateway| matches!(gateway.protocol, Protocol::Dns(_)));
+    let gateways: Vec<_> = speak_dns.map(|gateway| format!("the gateway `{}`", gateway.name)).collect();
+    let gateways = gateways.join(" or ");
     let line = |(list, facts): (&List, &Facts)| {
         let broken = match facts.broken_lines {
             0 => String::new(),
             lines => format!(", {lines} broken lines left out"),
         };
         let (name, v4, v6) = (&list.name, facts.ipv4_addresses, facts.ipv6_ranges);
+        if list.domain().is_some() {
+            return format!("the domain `{name}`: what {gateways} says, while the firewall runs\n");
+        }
         if let Some(trouble) = &facts.trouble {
             return format!("the list `{name}`: {trouble}\n");
         }

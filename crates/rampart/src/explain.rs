@@ -1,6 +1,7 @@
 //! `rampart explain`: which rule decides about a packet, and why not those above it.
 
 mod batch;
+mod domains;
 mod scanned;
 mod translated;
 
@@ -10,6 +11,7 @@ use crate::failure::Failure;
 use crate::list_copies::Copies;
 use crate::output::outln;
 use crate::state::State;
+use domains::Unknown;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
 use policy::address::AddressSet;
@@ -82,7 +84,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let lists = contents(&policy, at)?;
+            let (lists, unknown) = known_contents(&policy, at)?;
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
                 if args.brief {
@@ -119,6 +121,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 answer["translation"] = translated.to_json(&policy);
                 answer["scans"] = scanned.map(Scanned::to_json).into();
+                answer["unknown_domains"] = unknown.names().into();
                 answer["syn_proxy"] = proxied(&policy, &packet, &explanation).into();
                 outln!("{answer:#}");
             } else {
@@ -132,6 +135,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 scanned.iter().flat_map(|it| it.lines()).for_each(|line| outln!("{line}"));
                 proxied(&policy, &packet, &explanation).iter().for_each(|line| outln!("{line}"));
+                unknown.line().iter().for_each(|line| outln!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -142,6 +146,11 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
 
 /// What is on the lists of a policy at a moment.
 pub(crate) fn contents(policy: &Policy, at: Timestamp) -> Result<Vec<AddressSet>, Failure> {
+    known_contents(policy, at).map(|(contents, _)| contents)
+}
+
+/// The same, and the domains of which nothing is known.
+fn known_contents(policy: &Policy, at: Timestamp) -> Result<(Vec<AddressSet>, Unknown), Failure> {
     // Of lists that are fetched, the running firewall has copies, which root can read.
     let state = Instance::here(None).map(|instance| State::usual(&instance.namespace).lists());
     let folder =
@@ -149,7 +158,9 @@ pub(crate) fn contents(policy: &Policy, at: Timestamp) -> Result<Vec<AddressSet>
     let copies = Copies { folder: &folder, stand_in: false, fetcher: None, keep: false };
     let read = crate::list_files::read_all(policy, copies, at);
     let read = read.map_err(Failure::Wrong)?;
-    Ok(read.into_iter().map(|(set, _)| set).collect())
+    let mut contents: Vec<AddressSet> = read.into_iter().map(|(set, _)| set).collect();
+    let unknown = domains::add(policy, &mut contents);
+    Ok((contents, unknown))
 }
 
 /// The packet as the rules see it, and if its destination is translated, by which entry and what it was before.

@@ -194,7 +194,8 @@ fn read(
     let has_ends = read.has_ends();
     let next_end = read.next_end(at).map(|end| end.max(at.saturating_add(BETWEEN_ENDS).unwrap_or(end)));
     let set = list.contents(read.at(at));
-    if set.is_empty() && is_known && !has_ends {
+    // What a domain stands for is said while the firewall runs.
+    if set.is_empty() && is_known && !has_ends && list.domain().is_none() {
         return Err("nothing is on it: `except` takes everything away".to_owned());
     }
     let (ipv4_addresses, ipv6_ranges) = counts(&set);

@@ -10,6 +10,7 @@ mod check;
 mod cli;
 mod country_files;
 mod daemon;
+mod domains;
 mod explain;
 mod export;
 mod failure;

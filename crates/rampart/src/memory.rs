@@ -5,7 +5,7 @@ use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
 use crate::export::FlowRecord;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use jiff::Timestamp;
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -59,6 +59,8 @@ pub(crate) struct Inside {
     pub(crate) swept: u64,
     /// The lists in force.
     pub(crate) lists: Option<ListTable>,
+    /// The domains in force.
+    pub(crate) domains: Option<DomainTables>,
     /// What everything fails with from now on.
     pub(crate) broken: Option<String>,
     /// So many flows and blocks come to their end before everything fails; without it, all.
@@ -98,8 +100,10 @@ impl DataPlane for Memory {
         tables: &Tables,
         policy: &Policy,
         lists: Option<&ListTable>,
+        domains: Option<&DomainTables>,
     ) -> Result<u64, PlaneError> {
         let mut inside = self.whole()?;
+        inside.domains = domains.cloned();
         if policy.lists.is_empty() {
             inside.lists = None;
         } else if let Some(lists) = lists {
@@ -119,6 +123,11 @@ impl DataPlane for Memory {
         inside.hits.retain(|name, _| names.contains(&name.as_str()));
         inside.generation += 1;
         Ok(inside.generation)
+    }
+
+    fn exchange_domains(&mut self, domains: &DomainTables) -> Result<(), PlaneError> {
+        self.whole()?.domains = Some(domains.clone());
+        Ok(())
     }
 
     fn prepare(&mut self, _: &Policy) -> Result<(), PlaneError> {

@@ -3,7 +3,7 @@
 use crate::api::{Block, Counter, Drop, EventDetails, Flow, HookName, Occupancy};
 use crate::export::FlowRecord;
 use jiff::Timestamp;
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::quota::Sliding;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Something that judges packets by tables.
 pub(crate) trait DataPlane: Send {
     /// Puts tables in force, as a whole: no packet sees a part of the old and a part of the new. They are tables of this
-    /// policy. `lists` is what is on its lists of addresses; `None`: what was on them before, for the same lists. Returns their generation.
+    /// policy. `lists` is what is on its lists of addresses; `None`: what was on them before, for the same lists. `domains` are those of its
+    /// lists that are domains', if it has any. Returns their generation.
     ///
     /// # Errors
     /// What the data plane cannot do. The tables before stay in force.
@@ -22,7 +23,14 @@ pub(crate) trait DataPlane: Send {
         tables: &Tables,
         policy: &Policy,
         lists: Option<&ListTable>,
+        domains: Option<&DomainTables>,
     ) -> Result<u64, PlaneError>;
+
+    /// Exchanges what the domains of the policy in force stand for. Flows that are open are not judged again.
+    ///
+    /// # Errors
+    /// When the kernel has no memory.
+    fn exchange_domains(&mut self, domains: &DomainTables) -> Result<(), PlaneError>;
 
     /// Prepares for a policy: interfaces that belong to another zone under it, of this firewall and of an earlier one that it took
     /// over, are closed until they are attached or moved.

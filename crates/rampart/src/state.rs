@@ -1,6 +1,7 @@
 //! The confirmed policy on disk, by which a firewall comes up again. A file is replaced as a whole: whoever reads it, after a crash
 //! of the machine too, finds the policy before or the one after it. Decides nothing about policies.
 
+use crate::domains;
 use crate::history::Store;
 use crate::whole_file;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ pub(crate) const FIRST: &str = "/etc/rampart/policy.toml";
 const CURRENT: &str = "policy.json";
 const PREVIOUS: &str = "previous.json";
 const WAITING: &str = "unconfirmed.json";
+const DOMAINS: &str = "domains.json";
 
 /// A folder of a firewall's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +84,20 @@ impl State {
     /// Where it is kept what happened.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log")
+    }
+
+    /// What a daemon knew of domains, if that can be read. What cannot is asked for again.
+    pub(crate) fn domains(&self) -> Option<domains::Kept> {
+        self.read(DOMAINS).ok().flatten()
+    }
+
+    /// Keeps what is known of domains.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub(crate) fn keep_domains(&self, domains: &domains::Kept) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.write(DOMAINS, domains)
     }
 
     pub(crate) fn find(&self) -> Found {

@@ -7,7 +7,8 @@ use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
-use crate::daemon::{About, Daemon, Moment, Refused, refresh, scrapes, server};
+use crate::daemon::{About, Daemon, Moment, Refused, domains, refresh, scrapes, server};
+use crate::domains::Kept;
 use crate::export::Exporter;
 use crate::failure::Failure;
 use crate::fetch::{Fetch, Fetcher};
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         // Where somebody stands before the machine and names the policy, the files must be right.
         let stand_in = args.boot || args.policy.is_none();
         let lists = Copies { folder: &state.lists(), stand_in, fetcher: fetcher.as_deref(), keep: true };
-        start(&instance, policy, Box::new(plane), args.hook, log, Some(lists))
+        start(&instance, policy, Box::new(plane), args.hook, log, Some(lists), state.domains())
     });
     let daemon = match started {
         Ok(daemon) => daemon,
@@ -218,10 +219,12 @@ pub(crate) fn start(
     hook: Hook,
     log: Log,
     lists: Option<Copies<'_>>,
+    domains: Option<Kept>,
 ) -> Result<Daemon, Failure> {
-    let now = Moment::now().wall;
-    let about = About { pid: std::process::id(), namespace: instance.namespace.clone(), since: now };
-    Ok(Daemon::start(about, log, policy, plane, hook, lists)?)
+    let now = Moment::now();
+    let about = About { pid: std::process::id(), namespace: instance.namespace.clone(), since: now.wall };
+    let domains = domains.map(|kept| (kept, now));
+    Ok(Daemon::start(about, log, policy, plane, hook, lists, domains)?)
 }
 
 /// Who wakes the daemon.
@@ -268,6 +271,7 @@ pub(crate) fn stay(
         scrapes::serve(listener, &daemon);
     }
     refresh::watch(&daemon);
+    domains::watch(&daemon);
     let waiting = until_down(&daemon, &arriving, file);
     daemon.finish_reports();
     let waiting = waiting?;

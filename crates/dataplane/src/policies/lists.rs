@@ -1,5 +1,6 @@
 //! Lists of addresses in the kernel: the pages that `bpf/firewall/lists.h` reads. The outer map has two places. A new table goes into the
-//! one that nobody asks, and the policy's tables name it; so a packet sees the lists of its policy, and all of them in one version.
+//! one that nobody asks, and the policy's tables name it; so a packet sees the lists of its policy, and all of them in one version. Beside each of
+//! the two are the tables of domains, which are exchanged by themselves, while a policy is in force.
 
 use super::pages::PAGE_BYTES;
 use super::{BATCH, empty_array, write_pages};
@@ -7,12 +8,16 @@ use crate::DataplaneError;
 use crate::shared::{bytes_of, bytes_of_words};
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::model::Policy;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Places of the outer map, by the number that the policy's tables have of each.
 const PLACES: [u32; 2] = [1, 2];
+/// The same of the tables of domains beside each: what they are now, and what known flows are judged by.
+const fn beside(place: u32) -> [u32; 2] {
+    [place * 2 + 1, place * 2 + 2]
+}
 /// Words of a start of IPv6.
 const START_WORDS: usize = size_of::<types::list_start>() / 4;
 
@@ -49,9 +54,26 @@ impl Lists {
         }
     }
 
-    /// Writes a table to a place that nobody asks.
-    pub(super) fn write(&self, place: u32, table: Option<&ListTable>) -> Result<(), DataplaneError> {
+    /// Writes tables to a place that nobody asks.
+    pub(super) fn write(
+        &self,
+        place: u32,
+        table: Option<&ListTable>,
+        domains: Option<&DomainTables>,
+    ) -> Result<(), DataplaneError> {
         let Some(table) = table.filter(|_| place != 0) else { return Ok(()) };
+        self.put(place, table)?;
+        domains.map_or(Ok(()), |domains| self.put_domains(place, domains))
+    }
+
+    /// Exchanges what domains stand for. A known flow finds its address before new ones do.
+    pub(super) fn put_domains(&self, place: u32, domains: &DomainTables) -> Result<(), DataplaneError> {
+        let [now, known] = beside(place);
+        self.put(known, &domains.known)?;
+        self.put(now, &domains.now)
+    }
+
+    fn put(&self, place: u32, table: &ListTable) -> Result<(), DataplaneError> {
         let array = array_of(table)?;
         self.places
             .update(&key(place), &array.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
@@ -68,7 +90,9 @@ impl Lists {
     pub(super) fn forget_but(&self, place: u32) {
         for other in PLACES.into_iter().filter(|other| *other != place) {
             // Nothing is there most of the time.
-            let _ = self.places.delete(&key(other));
+            for one in beside(other).into_iter().chain([other]) {
+                let _ = self.places.delete(&key(one));
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) use limits::Limited;
 use limits::SECOND;
 pub(crate) use lists::Lists;
 use pages::{Numbers, PAGE_BYTES, pages};
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::model::{Effect, Limit, Log, Policy, Rule};
 use policy::scans::{Scans, bits_of};
 use policy::settings::{ReversePath, Settings, Timeouts};
@@ -71,6 +71,21 @@ impl Policies {
         policy: &Policy,
         lists: Option<&ListTable>,
     ) -> Result<Generation, DataplaneError> {
+        self.apply_with_domains(tables, policy, lists, None)
+    }
+
+    /// The same with what its domains stand for, if it has any and `lists` are given. That is exchanged by itself later
+    /// ([`Policies::exchange_domains`]).
+    ///
+    /// # Errors
+    /// As [`Policies::apply_with`].
+    pub fn apply_with_domains(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+        domains: Option<&DomainTables>,
+    ) -> Result<Generation, DataplaneError> {
         let most = self.hits.slots();
         let counters = policy.counters();
         if counters.len() > most as usize {
@@ -112,7 +127,7 @@ impl Policies {
             .map_err(|error| DataplaneError::system("noting what the tables mean")(error.into()))?;
         let array = new_array(&pages)?;
         // Nobody asks that place before the policy's tables name it.
-        self.lists.write(place, lists)?;
+        self.lists.write(place, lists, domains)?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.hits.clear(&fresh)?;
         self.begin_limits(&limits)?;
@@ -140,6 +155,17 @@ impl Policies {
         self.zones = zones;
         self.limited = limits.limited;
         Ok(Generation(generation))
+    }
+
+    /// Exchanges what the domains of the policy in force stand for. New flows are judged by it at once; flows that are open are not judged again.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it. What was in force stays, or known flows alone are judged by the new one.
+    pub fn exchange_domains(&mut self, domains: &DomainTables) -> Result<(), DataplaneError> {
+        match self.lists.in_force() {
+            0 => Ok(()),
+            place => self.lists.put_domains(place, domains),
+        }
     }
 
     /// For the lifetime of an established connection from `now`, which is CLOCK_MONOTONIC since its beginning, TCP of no known flow is

@@ -219,7 +219,8 @@ fn effects(
 
 /// What each list refuses, and how it is counted and recorded.
 fn add_lists(pages: &mut Pages, header: &mut types::table_header, policy: &Policy, numbers: &Numbers<'_>) {
-    header.lists = numbers.lists;
+    let has_domains = policy.lists.iter().any(|list| list.domain().is_some());
+    header.lists = numbers.lists | if has_domains { sizes::LISTS_DOMAINS.0 } else { 0 };
     header.block = bound(&policy.lists, |list| list.block);
     header.require = bound(&policy.lists, |list| list.require);
     header.list_effects = pages.begin(4);

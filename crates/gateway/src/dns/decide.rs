@@ -1,7 +1,7 @@
 //! What becomes of a question: the first rule that matches decides, and where none matches it is refused. No clock and no network here.
 
 use super::answer::Answer;
-use super::name::is_below;
+use super::name::{is_below, is_within};
 use super::private::{Special, special};
 use super::question::Question;
 use super::view;
@@ -75,6 +75,37 @@ pub fn decide(gateway: &Gateway, dns: &Dns, client: IpAddr, question: &Question)
     Decision::Ask(place)
 }
 
+/// What the gateway itself finds out of a name, for the packet filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Own {
+    /// The policy knows the addresses, for so many seconds.
+    Known(Vec<IpAddr>, u32),
+    /// Name servers are asked; whether a rule lets them say addresses of private networks to anybody.
+    Ask {
+        /// It does.
+        private_answers: bool,
+    },
+    /// There is nothing of that name.
+    Nobody,
+}
+
+/// Decides what the gateway itself finds out of a name. It is what clients could be told, of whatever view, and by whatever rule.
+pub fn own(gateway: &Gateway, dns: &Dns, name: &str) -> Own {
+    let known: Vec<_> = dns.views.iter().filter_map(|view| view.names.get(name)).collect();
+    if !known.is_empty() {
+        return Own::Known(known.into_iter().flatten().copied().collect(), view::LIFETIME);
+    }
+    let private_answers = (gateway.rules.iter())
+        .any(|rule| rule.allow && rule.private_answers && is_about(gateway, rule, name));
+    let is_ours = dns.local.iter().any(|zone| is_within(name, zone));
+    match special(name) {
+        _ if is_ours => Own::Nobody,
+        Some(Special::Localhost | Special::Nobodys(_)) => Own::Nobody,
+        Some(Special::OfANetwork(_)) if !private_answers => Own::Nobody,
+        _ => Own::Ask { private_answers },
+    }
+}
+
 /// Types of records, and all of them; others are of the way that messages take, or move whole zones (RFC 6895 section 3.1).
 fn is_of_records(kind: Rtype) -> bool {
     kind == Rtype::ANY || (!matches!(kind.to_int(), 0 | 41 | 128..=255))
@@ -86,13 +117,16 @@ fn is_from(rule: &Rule, client: IpAddr) -> bool {
 
 fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, name: &str, kind: &str) -> bool {
     let by_kind = rule.methods.is_empty() || rule.methods.iter().any(|known| known == kind);
-    let by_name = rule.hosts.iter().any(|pattern| is_name(pattern, name))
-        || gateway.is_about(rule, |set| set.has_name(name));
-    by_kind && by_name && is_from(rule, client)
+    by_kind && is_about(gateway, rule, name) && is_from(rule, client)
+}
+
+fn is_about(gateway: &Gateway, rule: &Rule, name: &str) -> bool {
+    rule.hosts.iter().any(|pattern| is_name(pattern, name))
+        || gateway.is_about(rule, |set| set.has_name(name))
 }
 
 /// `*.example.com` is every name below `example.com`, and not that itself.
-fn is_name(pattern: &str, name: &str) -> bool {
+pub fn is_name(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(domain) => is_below(name, domain),
         None => pattern == name,

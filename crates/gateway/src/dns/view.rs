@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// For how many seconds such answers hold: another policy may say something else.
-const LIFETIME: u32 = 60;
+pub(super) const LIFETIME: u32 = 60;
 /// For how many seconds it holds that nobody gets all records of a name.
 const LIFETIME_OF_ANY: u32 = 3600;
 

@@ -14,9 +14,10 @@ mod tunnel;
 mod upstream;
 
 use crate::config::Gateway;
+use crate::config::Protocol;
 use crate::decide::{Asked, Decision};
 use crate::dns::lookup;
-use crate::event::{Counts, Event};
+use crate::event::{Counts, Event, Learned};
 use crate::reach;
 use passwords::throttle::network;
 use pool::Pool;
@@ -161,10 +162,24 @@ impl Server {
     pub fn set(&self, gateway: Gateway) {
         let before = self.shared.gateway();
         let asks_others = before.resolvers != gateway.resolvers;
+        let has_other_domains = domains(&before) != domains(&gateway);
         self.gateway.send_replace(Arc::new(gateway));
+        if has_other_domains {
+            self.shared.dns.told.forget();
+        }
         if asks_others {
             self.shared.dns.forget();
         }
+    }
+
+    /// Tells the addresses of domains from now on, as far as there is room. A client hears of them when [`Server::taken`] says that they are taken.
+    pub fn tell(&self, to: SyncSender<Learned>) {
+        self.shared.dns.told.set(to);
+    }
+
+    /// The packet filter has what was told by these numbers.
+    pub fn taken(&self, numbers: &[u64]) {
+        self.shared.dns.told.taken(numbers);
     }
 
     /// What it has done.
@@ -182,6 +197,14 @@ impl Server {
             reused: read(&counted.reused),
             suppressed: read(&counted.suppressed),
         }
+    }
+}
+
+/// Names whose addresses are told.
+fn domains(gateway: &Gateway) -> &[String] {
+    match &gateway.protocol {
+        Protocol::Dns(dns) => &dns.domains,
+        _ => &[],
     }
 }
 

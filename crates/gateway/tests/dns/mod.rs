@@ -194,7 +194,7 @@ pub(crate) fn view(source: Option<Addresses>, local: &[String], lines: &[(&str, 
 
 /// A gateway with a rule, without views, that asks these.
 pub(crate) fn gateway(listen: SocketAddr, resolvers: Vec<SocketAddr>) -> Gateway {
-    let dns = Dns { views: Vec::new(), local: Vec::new(), cache: 1 << 20, rate: 10_000 };
+    let dns = Dns { views: Vec::new(), local: Vec::new(), domains: Vec::new(), cache: 1 << 20, rate: 10_000 };
     Gateway {
         name: "names".to_owned(),
         protocol: Protocol::Dns(dns),

@@ -6,6 +6,7 @@
 mod candidates;
 mod collectors;
 mod cover;
+mod domains;
 mod moments;
 mod translations;
 
@@ -48,6 +49,8 @@ pub enum Kind {
     Undecided,
     /// A collector of `[log]` cannot be reached, because no rule lets it out.
     Cut,
+    /// The rule refuses only what is known of a domain.
+    FailsOpen,
 }
 
 impl Kind {
@@ -58,6 +61,7 @@ impl Kind {
             Kind::Redundant => "redundant",
             Kind::Unreachable => "unreachable",
             Kind::Unused => "unused",
+            Kind::FailsOpen => "fails-open",
             Kind::Undecided => "undecided",
             Kind::Cut => "cut",
         }
@@ -125,6 +129,7 @@ impl Policy {
         let mut warnings = self.rule_warnings(&places);
         warnings.extend(translations::warnings(self, &places));
         warnings.extend(collectors::warnings(self, &places));
+        warnings.extend(domains::warnings(self, &places));
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");
             let problem =

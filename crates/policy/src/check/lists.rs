@@ -5,7 +5,11 @@ use super::settings::duration;
 use super::{Kind, named};
 use crate::address::AddressSet;
 use crate::form::asked_lists;
-use crate::lists::{Broken, COUNTRY_PREFIX, Ends, HTTPS, LIST_PREFIX, List, ListSet, MAX_LISTS, Origin};
+use crate::gateways::{Gateway, Protocol};
+use crate::hosts;
+use crate::lists::{
+    Broken, COUNTRY_PREFIX, DOMAIN_PREFIX, Ends, HTTPS, LIST_PREFIX, List, ListSet, MAX_LISTS, Origin,
+};
 use crate::model::Rule;
 use crate::schema;
 use crate::tables::MAX_LISTED_SERIES;
@@ -215,17 +219,26 @@ fn countries(section: &Section<'_>, is_read: bool, c: &mut Collector<'_>) -> Opt
     Some(codes.iter().map(|code| code.value.to_ascii_uppercase()).collect())
 }
 
-/// Lists and countries as rules name them.
+/// Lists, countries and domains as rules name them.
 #[derive(Default)]
 pub(super) struct ListNames<'t> {
     /// Of the text, in its order.
     names: Vec<&'t str>,
     /// Those that something has named, by their places.
     named: ListSet,
-    /// Countries that something has named, in upper case; their lists are behind those of the text.
-    countries: Vec<(String, Range<usize>)>,
-    /// Where they are from.
+    /// What else something has named; these lists are behind those of the text.
+    others: Vec<(Other, Range<usize>)>,
+    /// Where countries are from.
     source: Option<Countries>,
+}
+
+/// A list that has no table in the text.
+#[derive(PartialEq, Eq)]
+enum Other {
+    /// In upper case.
+    Country(String),
+    /// In small letters.
+    Domain(String),
 }
 
 /// The table of countries.
@@ -254,10 +267,13 @@ impl<'t> ListNames<'t> {
         Self { names, source, ..Self::default() }
     }
 
-    /// The place of the list of a word such as `list:bad` or `country:CH`; `None` if it is no such word.
+    /// The place of the list of a word such as `list:bad`, `country:CH` or `domain:example.org`; `None` if it is no such word.
     pub(super) fn number_of(&mut self, word: &Located<&'t str>) -> Option<Result<u8, Mistake>> {
         if let Some(name) = word.value.strip_prefix(LIST_PREFIX) {
             return Some(self.list(name));
+        }
+        if let Some(name) = word.value.strip_prefix(DOMAIN_PREFIX) {
+            return Some(self.domain(name, &word.span));
         }
         let code = word.value.strip_prefix(COUNTRY_PREFIX)?;
         Some(self.country(code, &word.span))
@@ -288,44 +304,84 @@ impl<'t> ListNames<'t> {
                 Some(help.to_owned()),
             ));
         }
-        let code = code.to_ascii_uppercase();
-        let place = self.countries.iter().position(|(other, _)| *other == code).unwrap_or_else(|| {
-            self.countries.push((code, span.clone()));
-            self.countries.len() - 1
+        let help = "give countries that rules treat alike one list: [lists.europe] with file = \"...\" and countries = [\"AT\", \"BE\"], and name it \
+                    with \"list:europe\"";
+        self.other(Other::Country(code.to_ascii_uppercase()), span, help)
+    }
+
+    fn domain(&mut self, name: &str, span: &Range<usize>) -> Result<u8, Mistake> {
+        let name = name.to_ascii_lowercase();
+        let plain = name.strip_prefix("*.").unwrap_or(&name);
+        if !hosts::is_name(plain) {
+            let help = "write a name, or `*.` and what names end with: \"domain:updates.example.net\", \"domain:*.example.net\"";
+            let message = format!("`{}` is not the name of a domain", shortened(&name));
+            return Err((message, Some(help.to_owned())));
+        }
+        let help = "name what domains have in common, \"domain:*.example.net\", or write the addresses";
+        self.other(Other::Domain(name), span, help)
+    }
+
+    fn other(&mut self, other: Other, span: &Range<usize>, help: &str) -> Result<u8, Mistake> {
+        let place = self.others.iter().position(|(known, _)| *known == other).unwrap_or_else(|| {
+            self.others.push((other, span.clone()));
+            self.others.len() - 1
         });
         let place = self.names.len() + place;
         if place >= MAX_LISTS {
-            let help = "give countries that rules treat alike one list: [lists.europe] with file = \"...\" and countries = [\"AT\", \"BE\"], and name it \
-                        with \"list:europe\"";
-            let message = format!("the policy has more than {MAX_LISTS} lists and countries");
+            let message = format!("the policy has more than {MAX_LISTS} lists, countries and domains");
             return Err((message, Some(help.to_owned())));
         }
         Ok(place as u8)
     }
 
-    /// The lists of the countries that were named.
-    pub(super) fn countries(&self) -> impl Iterator<Item = List> {
-        let source = self.source.iter();
-        source.flat_map(|source| {
-            self.countries.iter().map(|(code, span)| List {
-                name: format!("{COUNTRY_PREFIX}{code}"),
-                origin: source.origin.clone(),
-                entries: AddressSet::default(),
-                except: AddressSet::default(),
-                countries: vec![code.clone()],
-                block: Ends::default(),
-                require: Ends::default(),
-                log: false,
-                broken: source.broken,
-                refresh: source.refresh,
-                span: span.clone(),
-            })
+    /// The lists of the countries and domains that were named, in the order of their numbers.
+    pub(super) fn others(&self) -> impl Iterator<Item = List> {
+        let empty = |name: String, origin: Origin, span: &Range<usize>| List {
+            name,
+            origin,
+            entries: AddressSet::default(),
+            except: AddressSet::default(),
+            countries: Vec::new(),
+            block: Ends::default(),
+            require: Ends::default(),
+            log: false,
+            broken: Broken::default(),
+            refresh: None,
+            span: span.clone(),
+        };
+        self.others.iter().filter_map(move |(other, span)| match other {
+            Other::Country(code) => {
+                // One is named only where it is said where they are from.
+                let Countries { origin, broken, refresh, .. } = self.source.as_ref()?;
+                let list = empty(format!("{COUNTRY_PREFIX}{code}"), origin.clone(), span);
+                Some(List { countries: vec![code.clone()], broken: *broken, refresh: *refresh, ..list })
+            }
+            Other::Domain(name) => {
+                Some(empty(format!("{DOMAIN_PREFIX}{name}"), Origin::Domain(name.clone()), span))
+            }
         })
+    }
+
+    /// Domains have their addresses from a gateway of DNS.
+    pub(super) fn check_domains(&self, gateways: &[Gateway], c: &mut Collector<'_>) {
+        // A gateway with a mistake is none here.
+        if !c.is_empty() || gateways.iter().any(|gateway| matches!(gateway.protocol, Protocol::Dns(_))) {
+            return;
+        }
+        for (other, span) in &self.others {
+            if let Other::Domain(name) = other {
+                let help = "write one, which clients ask or nobody: [gateways.names] with protocol = \"dns\", listen = \"127.0.0.1:53\" and a rule";
+                let message =
+                    format!("the addresses of `{name}` come from a gateway of DNS, and the policy has none");
+                c.report(span.clone(), message, Some(help.to_owned()));
+            }
+        }
     }
 
     /// Where countries are said to be from, if no rule asks for one.
     pub(super) fn unused_countries(&self) -> Option<&Range<usize>> {
-        self.source.as_ref().filter(|_| self.countries.is_empty()).map(|source| &source.span)
+        let is_country = |(other, _): &(Other, _)| matches!(other, Other::Country(_));
+        self.source.as_ref().filter(|_| !self.others.iter().any(is_country)).map(|source| &source.span)
     }
 
     /// Whether a list of the text does anything: it is bound to everything, or something names it.

@@ -79,7 +79,8 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let (objects, list_names) = objects.finish(c);
     let (services, _) = services.finish(c);
     list_names.check_bound(&lists, c);
-    lists.extend(list_names.countries());
+    lists.extend(list_names.others());
+    list_names.check_domains(&gateways, c);
     lists::check_counters(&lists, &rules, c);
     lists::check_pairs(&rules, c);
     if !c.is_empty() {
@@ -102,6 +103,10 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             "`[countries]`: no rule names a country, such as \"country:CH\"".to_owned(),
             span.clone(),
         ));
+    }
+    if root.value("domains").is_some() && lists.iter().all(|list| list.domain().is_none()) {
+        let what = "`[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
+        unused.push((what.to_owned(), root.key_span("domains")));
     }
     Some(Policy {
         file: file.to_owned(),

@@ -80,13 +80,6 @@ impl NamedSet for Addresses {
         if let Some(list) = lists.number_of(word) {
             return Ok(Self { own: Arc::default(), lists: 1 << list? });
         }
-        if word.value.starts_with("domain:") {
-            let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a later version";
-            return Err((
-                "this version has no objects of the kind `domain:`".to_owned(),
-                Some(help.to_owned()),
-            ));
-        }
         let set = AddressSet::parse(word.value)?;
         match set.mapped() {
             Some((first, last)) => Err(never_on_a_wire(word.value, first, last)),
@@ -188,7 +181,7 @@ impl<'t> Names<'t, Addresses> {
         let set = self.set(words, c)?;
         if set.lists != 0 {
             let help = "write the addresses, or name the list in a rule";
-            let message = "lists of addresses and countries can stand in rules alone";
+            let message = "lists of addresses, countries and domains can stand in rules alone";
             c.report(words[0].span.clone(), message, Some(help.to_owned()));
             return None;
         }

@@ -2,12 +2,15 @@
 
 use crate::quantity;
 use crate::schema;
-use crate::settings::{FLOWS, Forwarding, Integrity, ReversePath, Settings, SynProxy, Timeouts};
+use crate::settings::{FLOWS, Forwarding, GRACE, Integrity, ReversePath, Settings, SynProxy, Timeouts};
 use std::time::Duration;
 use toml_reader::{Collector, Section, shortened};
 
 pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
     let mut settings = Settings::default();
+    if let Some(section) = schema::DOMAINS.section(root, "domains", c) {
+        settings.grace = duration(&section, "grace", GRACE.0..=GRACE.1, c).unwrap_or(settings.grace);
+    }
     let Some(section) = schema::SETTINGS.section(root, "settings", c) else { return settings };
     if let Some(forwarding) = section.choice("forwarding", &Forwarding::NAMES, c) {
         settings.forwarding = forwarding;

@@ -8,7 +8,7 @@ mod table;
 mod text;
 
 pub use ending::Contents;
-pub use table::{BuildError, ListTable, Start6};
+pub use table::{BuildError, DomainTables, ListTable, Start6};
 pub use text::{Mistake, Reader, Text};
 
 use crate::address::AddressSet;
@@ -27,6 +27,9 @@ pub const LIST_PREFIX: &str = "list:";
 
 /// What stands before the code of a country there. Such a country is a list of this name.
 pub const COUNTRY_PREFIX: &str = "country:";
+
+/// What stands before the name of a domain there. Such a domain is a list of this name.
+pub const DOMAIN_PREFIX: &str = "domain:";
 
 /// What the counter of a list is called, before its name: no rule has such a name beside such a list.
 pub const COUNTER_PREFIX: &str = "list:";
@@ -70,6 +73,9 @@ pub enum Origin {
     Command(Vec<String>),
     /// What curl fetches from an address that begins with [`HTTPS`].
     Url(String),
+    /// What a gateway of DNS says of a name, in small letters, or of all names below one (`*.example.org`). Its addresses come and go while a policy
+    /// is in force, and are in a table of their own.
+    Domain(String),
 }
 
 /// What the addresses of lists begin with: who could change a list on its way could open the firewall.
@@ -79,7 +85,7 @@ impl Origin {
     /// The program that fetches the list, and its arguments; `None` if it is not fetched.
     pub fn command(&self) -> Option<Vec<String>> {
         match self {
-            Self::Policy | Self::File(_) => None,
+            Self::Policy | Self::File(_) | Self::Domain(_) => None,
             Self::Command(words) => Some(words.clone()),
             Self::Url(url) => {
                 // `-q` keeps settings of a user out, `--globoff` takes brackets as they are; a status of 400 and above is a failure, and so is an
@@ -138,6 +144,14 @@ impl List {
     /// The name of its counter.
     pub fn counter(&self) -> String {
         format!("{COUNTER_PREFIX}{}", self.name)
+    }
+
+    /// The domain whose addresses are on it, if it is one's.
+    pub fn domain(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Domain(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// What is on it, once its file has been read.

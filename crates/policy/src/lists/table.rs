@@ -61,6 +61,15 @@ pub enum BuildError {
     },
 }
 
+/// What is on the lists of a policy that are domains', for all lists in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainTables {
+    /// By which new flows are judged.
+    pub now: ListTable,
+    /// By which flows are judged that are open when a policy comes into force: with what the domains stood for before.
+    pub known: ListTable,
+}
+
 impl ListTable {
     /// Builds the table of some lists, at most 32, in their order.
     ///

@@ -248,7 +248,7 @@ pub struct Lists {
 /// A list of addresses with its counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListCount {
-    /// Name of the list, for example `bad`; of a country that rules name, `country:CH`.
+    /// Name of the list, for example `bad`; of a country that rules name, `country:CH`; of a domain, `domain:www.example.org`.
     pub name: String,
     /// File that it is read from; null if there is none.
     pub file: Option<PathBuf>,
@@ -280,6 +280,25 @@ pub struct ListCount {
     pub trouble: Option<String>,
     /// Packets that it refused by itself since a list of this name came into the policy; what rules that name it decide is counted with the rules.
     pub hits: u64,
+    /// Of a domain, its addresses now.
+    #[serde(default)]
+    pub domain: Vec<DomainAddress>,
+    /// Of a domain, addresses that were said of it and not taken: too many, or of private networks.
+    #[serde(default)]
+    pub not_taken: u64,
+}
+
+/// An address of a domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DomainAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The name that was asked for last, for example `www.example.org`.
+    pub name: String,
+    /// When it was heard first, for example `2026-11-20T10:00:00Z`.
+    pub since: Timestamp,
+    /// Until when the domain has it, unless it is said again: its lifetime and the grace.
+    pub until: Timestamp,
 }
 
 /// Flows that pass a filter.

@@ -37,7 +37,37 @@ fn text(lists: &Lists, now: Timestamp) -> String {
             notes(list),
         ]);
     }
-    format!("{}{} KiB in the kernel\n", table.text(), grouped(lists.kernel_bytes.div_ceil(1024)))
+    let domains = domains(lists, now);
+    format!("{}{} KiB in the kernel\n{domains}", table.text(), grouped(lists.kernel_bytes.div_ceil(1024)))
+}
+
+/// The addresses of domains, each with its name, its age and what is left of its time.
+fn domains(lists: &Lists, now: Timestamp) -> String {
+    let mut table = Table::new(&[
+        ("domain", Side::Left),
+        ("address", Side::Left),
+        ("name", Side::Left),
+        ("known for", Side::Right),
+        ("left", Side::Right),
+    ]);
+    let mut any = false;
+    for list in &lists.lists {
+        for it in &list.domain {
+            any = true;
+            let time = |from: Timestamp, to: Timestamp| {
+                format!("{:#}", to.duration_since(from).round(Unit::Second).unwrap_or_default())
+            };
+            let words = [
+                list.name.clone(),
+                it.address.to_string(),
+                it.name.clone(),
+                time(it.since, now),
+                time(now, it.until),
+            ];
+            table.row(words);
+        }
+    }
+    if any { format!("\n{}", table.text()) } else { String::new() }
 }
 
 /// "both" of those on it, "source" of those not on it, and the rules that name it.
@@ -61,10 +91,13 @@ fn notes(list: &ListCount) -> String {
     let broken =
         (list.broken_lines > 0).then(|| format!("{} broken lines left out", grouped(list.broken_lines)));
     let failures = (list.failures > 0).then(|| format!("{} failures", grouped(list.failures)));
-    let next_end = list.next_end.map(|at| format!("the next entry ends at {at}"));
+    let next_end = list.next_end.filter(|_| list.domain.is_empty());
+    let next_end = next_end.map(|at| format!("the next entry ends at {at}"));
+    let not_taken = (list.not_taken > 0).then(|| format!("{} addresses not taken", grouped(list.not_taken)));
     broken
         .into_iter()
         .chain(next_end)
+        .chain(not_taken)
         .chain(failures)
         .chain(list.trouble.clone())
         .collect::<Vec<_>>()

@@ -3,13 +3,16 @@
 
 use super::log::Kind;
 use super::{Refused, refused};
+use crate::domains::Domains;
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, Present};
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::{Policy, Tables};
 
 pub(super) struct Attachments {
     pub(super) plane: Box<dyn DataPlane>,
     pub(super) attached: Vec<Attached>,
+    /// What domains stand for: it comes into force with whatever policy does.
+    pub(super) domains: Domains,
     hook: Hook,
     /// Names and patterns of the policy in force.
     names: Vec<String>,
@@ -22,7 +25,8 @@ pub(super) type Happened = (Kind, String);
 
 impl Attachments {
     pub(super) fn new(plane: Box<dyn DataPlane>, hook: Hook) -> Self {
-        Self { plane, attached: Vec::new(), hook, names: Vec::new(), troubles: Vec::new() }
+        let domains = Domains::default();
+        Self { plane, attached: Vec::new(), domains, hook, names: Vec::new(), troubles: Vec::new() }
     }
 
     /// Puts the first policy's tables in force, and then attaches to the interfaces that it names: each is judged by it from its first
@@ -37,8 +41,7 @@ impl Attachments {
         policy: &Policy,
         lists: Option<&ListTable>,
     ) -> Result<(u64, Option<String>), Refused> {
-        let plane = &mut self.plane;
-        let put = plane.prepare(policy).and_then(|()| plane.apply(tables, policy, lists));
+        let put = self.plane.prepare(policy).and_then(|()| self.apply(tables, policy, lists));
         let generation = put.map_err(|error| refused(policy, error))?;
         let closed = self.close(names(policy)).map_err(|error| refused(policy, error));
         let attached = closed.and_then(|note| self.attach_new(policy).map(|()| note));
@@ -72,9 +75,10 @@ impl Attachments {
             .map_err(|error| refused(policy, error))
             .and_then(|_| self.attach_new(policy))
             .and_then(|()| self.plane.prepare(policy).map_err(|error| refused(policy, error)))
-            .and_then(|()| self.plane.apply(tables, policy, lists).map_err(|error| refused(policy, error)));
+            .and_then(|()| self.apply(tables, policy, lists).map_err(|error| refused(policy, error)));
         match done {
             Ok(_) => {
+                self.domains.follow(policy);
                 for (interface, zone) in moved {
                     self.plane.move_to(&interface, &zone);
                     self.attached
@@ -100,6 +104,29 @@ impl Attachments {
             }
         }
         done
+    }
+
+    fn apply(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<u64, PlaneError> {
+        let domains = self.domain_tables(policy)?;
+        self.plane.apply(tables, policy, lists, domains.as_ref())
+    }
+
+    fn domain_tables(&self, policy: &Policy) -> Result<Option<DomainTables>, PlaneError> {
+        let tables = self.domains.tables(policy);
+        tables.map_err(|error| PlaneError::Policy(format!("what domains stand for: {error}")))
+    }
+
+    /// What domains stand for now comes into force, under a policy that is.
+    pub(super) fn exchange_domains(&mut self, policy: &Policy) -> Result<(), PlaneError> {
+        match self.domain_tables(policy)? {
+            Some(domains) => self.plane.exchange_domains(&domains),
+            None => Ok(()),
+        }
     }
 
     /// Interfaces that belong to another zone under a policy, with that zone.

@@ -212,6 +212,8 @@ impl ListsInForce {
                 trouble: facts.trouble.clone().or_else(|| fetches(place)?.failed.clone()),
                 failures: fetches(place).map_or(0, |fetches| fetches.failures),
                 hits: hits.get(&list.counter()).copied().unwrap_or(0),
+                domain: Vec::new(),
+                not_taken: 0,
             });
         Lists { kernel_bytes: self.kernel_bytes, lists: lists.collect() }
     }

@@ -102,7 +102,7 @@ impl Daemon {
         of_status(&mut text, &self.status()?);
         of_rules(&mut text, &self.rules(now.wall)?);
         of_drops(&mut text, &self.drops()?);
-        of_lists(&mut text, &self.lists()?);
+        of_lists(&mut text, &self.lists(now)?);
         let events = self.events(None, 0, now)?;
         text.value(
             "rampart_log_events_total",

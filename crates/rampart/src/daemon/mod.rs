@@ -6,6 +6,7 @@ mod alerts;
 mod attachments;
 pub(crate) mod blocks;
 pub(crate) mod changes;
+pub(crate) mod domains;
 pub(crate) mod events;
 mod exports;
 mod gateways;
@@ -27,9 +28,10 @@ pub(crate) mod server;
 mod tests;
 
 use crate::api::{
-    Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Lists,
-    Outcome, Problem, Refusal, RuleCount, Rules, Status,
+    Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Outcome,
+    Problem, Refusal, RuleCount, Rules, Status,
 };
+use crate::domains::Kept as KeptDomains;
 use crate::export::Exporter;
 use crate::fetch::Fetch;
 use crate::gateways::Gateways;
@@ -148,7 +150,8 @@ impl fmt::Display for Refused {
 }
 
 impl Daemon {
-    /// Puts a policy in force and takes the packets of its interfaces. `lists` are copies of what is on its lists.
+    /// Puts a policy in force and takes the packets of its interfaces. `lists` are copies of what is on its lists, and `domains` is what an earlier
+    /// daemon knew of its domains.
     ///
     /// # Errors
     /// What the data plane cannot do. Nothing is left attached.
@@ -159,11 +162,13 @@ impl Daemon {
         plane: Box<dyn DataPlane>,
         hook: Hook,
         lists: Option<Copies<'_>>,
+        domains: Option<(KeptDomains, Moment)>,
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
         let loaded = refresh::load_lists(&policy, lists, at)?;
         let mut attachments = Attachments::new(plane, hook);
+        attachments.domains.begin(&policy, domains.map(|(kept, now)| (kept, now.wall, now.steady)));
         let (generation, note) = attachments.begin(&tables, &policy, loaded.as_ref().map(|it| &it.table))?;
         if let Some(note) = note {
             log.event(at, Kind::Up, None, note);
@@ -358,14 +363,6 @@ impl Daemon {
         })
     }
 
-    /// The lists with their counters.
-    pub(crate) fn lists(&self) -> Result<Lists, Refused> {
-        self.with(|running| {
-            let hits = running.attachments.plane.rule_hits(&running.policy)?;
-            Ok(running.lists.shown(&running.policy, &hits))
-        })
-    }
-
     /// Flows that pass a filter, `limit` of them at most.
     pub(crate) fn flows(&self, filter: &Filter, limit: u64) -> Result<Flows, Refused> {
         self.with(|running| Ok(known::check(filter, &running.policy)))??;
@@ -511,7 +508,9 @@ impl Daemon {
 
     /// Ends, and leaves everything attached: the firewall goes on by the policy in force until another daemon takes over. Later
     /// requests are refused.
-    pub(crate) fn leave(&self, at: Timestamp, by: &Actor) {
+    pub(crate) fn leave(&self, now: Moment, by: &Actor) {
+        let at = now.wall;
+        self.keep_domains(now);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.running().take().is_some() {
             let message = format_args!(

@@ -119,7 +119,7 @@ pub(crate) fn until_down(
             Ok(Wake::Ended(waiting)) => return Ok(Some(waiting)),
             Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, &signal.into()).map(|_| None),
             Ok(Wake::Leave(signal)) => {
-                daemon.leave(Moment::now().wall, &signal.into());
+                daemon.leave(Moment::now(), &signal.into());
                 return Ok(None);
             }
             Ok(Wake::Links(mut gone)) => {

@@ -3,6 +3,7 @@
 use super::alarms::Alarms;
 use super::alerts::Alerts;
 use super::attachments::Attachments;
+use super::domains::DomainsInForce;
 use super::gateways::Allowance;
 use super::list_facts::ListsInForce;
 use super::log::Kind;
@@ -39,6 +40,7 @@ pub(super) struct Running {
     /// Why the policy in force is not the one that the firewall would come up with.
     pub(super) not_kept: Option<String>,
     pub(super) lists: ListsInForce,
+    pub(super) domains: DomainsInForce,
     pub(super) alarms: Alarms,
     pub(super) alerts: Alerts,
     /// When expired flows were swept last.
@@ -83,6 +85,7 @@ impl Running {
             mended: Vec::new(),
             not_kept: None,
             lists: ListsInForce::default(),
+            domains: DomainsInForce::default(),
             alarms: Alarms::default(),
             alerts: Alerts::default(),
             swept: None,
@@ -153,6 +156,7 @@ impl Running {
         found.extend(self.alarms.take(&self.attachments.plane.drops()?, now.steady));
         found.extend(self.events_trouble.clone());
         found.extend(self.lists.troubles(&policy));
+        found.extend(self.domains.trouble.clone());
         found.extend(self.alerts.trouble());
         found.extend(self.tampered.clone());
         self.mended.retain(|(at, _)| now.steady.saturating_duration_since(*at) < SHOWN);

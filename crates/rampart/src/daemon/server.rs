@@ -334,7 +334,7 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
     Ok(match operation {
         Operation::Status => Answer::of(&daemon.status()?),
         Operation::Rules => Answer::of(&daemon.rules(now.wall)?),
-        Operation::Lists => Answer::of(&daemon.lists()?),
+        Operation::Lists => Answer::of(&daemon.lists(now)?),
         Operation::Flows => Answer::of(&daemon.flows(&filter, limit(own.as_deref())?)?),
         Operation::EndFlows if filter.is_all() && own.as_deref() != Some("true") => {
             let error = "this would end every flow: name a filter, or all=true if that is meant";

@@ -2,12 +2,12 @@
 //! It is another user than root, and its rights are to bind ports below 1024 and to mark sockets as transparent gateways'. A listening socket stays open while its process is
 //! started again, so clients that come meanwhile wait and are not refused.
 
-use super::{Happened, MOST_TOLD, MOST_WANTED, Report, State, Wanted};
+use super::{Happened, MOST_TOLD, MOST_WANTED, Order, Report, State, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
 use gateway::config::{Gateway, Mode, Protocol};
-use gateway::event::{Counts, Event};
+use gateway::event::{Counts, Event, Learned};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{User, setsid};
@@ -98,13 +98,21 @@ impl Kept {
     fn set(&self, wanted: Option<Gateway>) {
         let mut now = self.now();
         if let Some(stream) = &now.stream {
-            let is_sent = wanted.as_ref().is_some_and(|gateway| send(stream, gateway).is_ok());
+            let order = wanted.clone().map(|gateway| Order::Be(Box::new(gateway)));
+            let is_sent = order.is_some_and(|order| send(stream, &order).is_ok());
             if !is_sent {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
         now.wanted = wanted;
         self.changed.notify_all();
+    }
+
+    /// Passes on that something is taken. A process that has ended waits for nothing.
+    fn taken(&self, numbers: Vec<u64>) {
+        if let Some(stream) = &self.now().stream {
+            let _ = send(stream, &Order::Taken(numbers));
+        }
     }
 
     /// Waits as long as it is wanted; what is wanted then.
@@ -132,7 +140,15 @@ fn serve(stream: &UnixStream) {
     });
     let mut all: Vec<(Gateway, Arc<Kept>)> = Vec::new();
     while let Ok(frame) = read_frame(stream, MOST_WANTED) {
-        let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
+        let gateways = match serde_json::from_slice(&frame) {
+            Ok(Wanted::Run(gateways)) => gateways,
+            Ok(Wanted::Taken(name, numbers)) => {
+                let kept = all.iter().find(|(gateway, _)| gateway.name == name);
+                kept.into_iter().for_each(|(_, kept)| kept.taken(numbers.clone()));
+                continue;
+            }
+            Err(_) => continue,
+        };
         let is_same = |one: &Gateway, other: &Gateway| {
             let sockets =
                 |it: &Gateway| (it.mode == Mode::Transparent, matches!(it.protocol, Protocol::Dns(_)));
@@ -169,7 +185,11 @@ struct Reporter {
 
 impl Reporter {
     fn report(&self, state: &State, events: Vec<Event>) {
-        let report = Report::Gateway { name: self.name.clone(), state: state.clone(), events };
+        self.report_with(state, events, Vec::new());
+    }
+
+    fn report_with(&self, state: &State, events: Vec<Event>, learned: Vec<Learned>) {
+        let report = Report::Gateway { name: self.name.clone(), state: state.clone(), events, learned };
         let _ = self.reports.send(report);
     }
 }
@@ -256,22 +276,22 @@ fn start(kept: &Kept, (listener, datagrams): &Sockets) -> io::Result<Option<(Chi
         let _ = end_of(child);
         return Ok(None);
     };
-    send(&stream, gateway)?;
+    send(&stream, &Order::Be(Box::new(gateway.clone())))?;
     now.stream = Some(stream.try_clone()?);
     Ok(Some((child, stream)))
 }
 
-fn send(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
-    write_frame(stream, &serde_json::to_vec(gateway)?)
+fn send(stream: &UnixStream, order: &Order) -> io::Result<()> {
+    write_frame(stream, &serde_json::to_vec(order)?)
 }
 
 /// Passes on what a process tells, until it has ended.
 fn follow(stream: &UnixStream, reporter: &Reporter, state: &mut State) {
     let before = state.counts;
     while let Ok(frame) = read_frame(stream, MOST_TOLD) {
-        let Ok(Happened { events, counts }) = serde_json::from_slice(&frame) else { return };
+        let Ok(Happened { events, counts, learned }) = serde_json::from_slice(&frame) else { return };
         state.counts = sum(before, counts);
-        reporter.report(state, events);
+        reporter.report_with(state, events, learned);
     }
 }
 

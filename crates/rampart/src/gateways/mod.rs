@@ -16,7 +16,7 @@ use crate::api::GatewayStatus;
 use crate::privileges;
 use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use files::{Content, Files};
-use gateway::event::{Counts, Event};
+use gateway::event::{Counts, Event, Learned};
 use gateway::users::Users;
 use host_lists::HostList;
 use jiff::Timestamp;
@@ -40,11 +40,24 @@ const MOST_TOLD: usize = 16 << 20;
 const WAITING: usize = 16_384;
 /// Words of a request that are kept in an event, in bytes.
 const LONGEST_WORD: usize = 512;
+/// Names with their addresses that wait for the packet filter. Who finds no place is not answered, and asks again.
+const LEARNED_WAITING: usize = 1024;
 
-/// What the daemon sends the keeper: all gateways that are to run, as they are to be from now on.
+/// What the daemon sends the keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Wanted {
-    gateways: Vec<gateway::config::Gateway>,
+enum Wanted {
+    /// All gateways that are to run, as they are to be from now on.
+    Run(Vec<gateway::config::Gateway>),
+    /// The packet filter has what a gateway's process has told by these numbers.
+    Taken(String, Vec<u64>),
+}
+
+/// What the keeper sends a gateway's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Order {
+    Be(Box<gateway::config::Gateway>),
+    /// As [`Wanted::Taken`].
+    Taken(Vec<u64>),
 }
 
 /// What a gateway's process sends: what has happened since the message before, and its counts.
@@ -52,13 +65,16 @@ struct Wanted {
 struct Happened {
     events: Vec<Event>,
     counts: Counts,
+    /// Addresses of domains that somebody waits for to be taken.
+    learned: Vec<Learned>,
 }
 
-/// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more.
+/// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more, but for
+/// what is learned of domains, which `crate::domains` bounds.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     /// The state of a gateway, with what has happened there.
-    Gateway { name: String, state: State, events: Vec<Event> },
+    Gateway { name: String, state: State, events: Vec<Event>, learned: Vec<Learned> },
     /// It cannot do anything: why.
     Failed(String),
 }
@@ -81,6 +97,8 @@ struct State {
 pub(crate) struct Gateways {
     wanted: SyncSender<()>,
     shared: Arc<Shared>,
+    /// Addresses of domains that gateways tell, until somebody takes it.
+    learned: Mutex<Option<Receiver<(String, Learned)>>>,
 }
 
 #[derive(Default)]
@@ -90,6 +108,8 @@ struct Shared {
     reading: Mutex<()>,
     /// What the keeper is to be sent next: [`Wanted`].
     next: Mutex<Option<Vec<u8>>>,
+    /// Numbers by which gateways are to hear that something is taken.
+    taken: Mutex<Vec<(String, Vec<u64>)>>,
     state: Mutex<All>,
 }
 
@@ -156,13 +176,19 @@ impl Gateways {
             privileges::keep_nothing();
             send_wanted(&stream, &waiting, &of_writer);
         });
+        let (learn, learned) = sync_channel(LEARNED_WAITING);
         std::thread::spawn(move || {
             privileges::keep_nothing();
             let why = loop {
                 let report = read_frame(&reading, MOST_TOLD)
                     .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
                 match report {
-                    Ok(Report::Gateway { name, state, events }) => of_reader.all().take(&name, state, events),
+                    Ok(Report::Gateway { name, state, events, learned }) => {
+                        for one in learned {
+                            let _ = learn.try_send((name.clone(), one));
+                        }
+                        of_reader.all().take(&name, state, events);
+                    }
                     Ok(Report::Failed(why)) => break one_line(&why),
                     Err(error) => break error.to_string(),
                 }
@@ -171,7 +197,7 @@ impl Gateways {
             // A process that nobody waits for stays in the list of processes.
             let _ = process.wait();
         });
-        Ok(Self { wanted, shared })
+        Ok(Self { wanted, shared, learned: Mutex::new(Some(learned)) })
     }
 
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
@@ -192,6 +218,17 @@ impl Gateways {
         }
         // Under the lock, so that the last policy is the last that is sent.
         *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+        let _ = self.wanted.try_send(());
+    }
+
+    /// Addresses of domains that gateways tell; once.
+    pub(crate) fn learned(&self) -> Option<Receiver<(String, Learned)>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The packet filter has what gateways have told by these numbers.
+    pub(crate) fn taken(&self, taken: Vec<(String, Vec<u64>)>) {
+        self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);
         let _ = self.wanted.try_send(());
     }
 
@@ -260,8 +297,7 @@ impl Gateways {
 /// # Errors
 /// It would be more than a frame: what to do.
 fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
-    let bytes =
-        serde_json::to_vec(&Wanted { gateways: gateways.to_vec() }).map_err(|error| error.to_string())?;
+    let bytes = serde_json::to_vec(&Wanted::Run(gateways.to_vec())).map_err(|error| error.to_string())?;
     if bytes.len() > MOST_WANTED {
         return Err(format!(
             "the rules, names and hosts of all gateways together take {} MiB, and may take {}: shorten them, or their files",
@@ -292,11 +328,15 @@ pub(crate) fn check_files(policy: &Policy, at: Timestamp) -> Result<(), String> 
 /// Sends the keeper what is wanted, whenever that has changed.
 fn send_wanted(stream: &UnixStream, waiting: &Receiver<()>, shared: &Shared) {
     for () in waiting {
+        let taken = std::mem::take(&mut *shared.taken.lock().unwrap_or_else(PoisonError::into_inner));
+        let taken = taken.into_iter().map(|(name, numbers)| Wanted::Taken(name, numbers));
+        let taken = taken.filter_map(|message| serde_json::to_vec(&message).ok());
         let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(bytes) = next else { continue };
-        if let Err(error) = write_frame(stream, &bytes) {
-            shared.all().ended.get_or_insert_with(|| error.to_string());
-            return;
+        for bytes in taken.chain(next) {
+            if let Err(error) = write_frame(stream, &bytes) {
+                shared.all().ended.get_or_insert_with(|| error.to_string());
+                return;
+            }
         }
     }
 }

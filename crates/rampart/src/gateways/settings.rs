@@ -66,6 +66,7 @@ fn of_dns(policy: &Policy, files: &AllFiles, settings: &policy::gateways::Dns) -
     Dns {
         views: settings.views.iter().map(view).collect(),
         local: settings.local.clone(),
+        domains: policy.lists.iter().filter_map(|list| list.domain().map(str::to_owned)).collect(),
         cache: usize::try_from(settings.cache).unwrap_or(usize::MAX),
         rate: settings.rate,
     }

@@ -1,25 +1,28 @@
 //! A gateway's process: the sockets of one gateway, and nothing else. It is another user than root, has no capability, opens no file and executes
 //! nothing: what clients and servers make of it stays in it. It ends when its keeper does.
 
-use super::{Happened, MOST_WANTED};
+use super::{Happened, MOST_WANTED, Order};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
-use gateway::config::{Gateway, Protocol};
-use gateway::event::{Counts, Event};
+use gateway::config::Protocol;
+use gateway::event::{Counts, Event, Learned};
 use gateway::serve::Server;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Events that wait for the keeper.
 const WAITING: usize = 4096;
 /// Events of a message.
 const AT_ONCE: usize = 512;
+/// Names with their addresses that wait for the keeper, and of a message.
+const LEARNED_WAITING: usize = 256;
+const LEARNED_AT_ONCE: usize = 16;
 /// How often counts are told if they have changed, and how soon events are.
 const OFTEN: Duration = Duration::from_millis(100);
 
@@ -35,7 +38,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         return Err(Failure::Wrong(what.to_owned()));
     }
     let listener = TcpListener::from(io::stdout().as_fd().try_clone_to_owned().map_err(machine)?);
-    let gateway = next(&stream).map_err(machine)?;
+    let Order::Be(gateway) = next(&stream).map_err(machine)? else { return Ok(()) };
+    let gateway = *gateway;
     let datagrams = match gateway.protocol {
         Protocol::Dns(_) => Some(io::stderr().as_fd().try_clone_to_owned().map_err(machine)?),
         _ => None,
@@ -51,21 +55,28 @@ pub(crate) fn run() -> Result<(), Failure> {
     if let Some(datagrams) = datagrams {
         server.serve_datagrams(UdpSocket::from(datagrams)).map_err(machine)?;
     }
-    let to_keeper = stream.try_clone().map_err(machine)?;
-    let reporting = Arc::clone(&server);
+    // Two threads write there, each whole frames.
+    let to_keeper = Arc::new(Mutex::new(stream.try_clone().map_err(machine)?));
+    let (learn, learned) = sync_channel(LEARNED_WAITING);
+    server.tell(learn);
+    let (reporting, telling, of_telling) = (Arc::clone(&server), Arc::clone(&server), Arc::clone(&to_keeper));
     std::thread::spawn(move || report(&to_keeper, &reporting, &waiting));
-    while let Ok(gateway) = next(&stream) {
-        server.set(gateway);
+    std::thread::spawn(move || tell(&of_telling, &telling, &learned));
+    while let Ok(order) = next(&stream) {
+        match order {
+            Order::Be(gateway) => server.set(*gateway),
+            Order::Taken(numbers) => server.taken(&numbers),
+        }
     }
     Ok(())
 }
 
-fn next(stream: &UnixStream) -> io::Result<Gateway> {
+fn next(stream: &UnixStream) -> io::Result<Order> {
     Ok(serde_json::from_slice(&read_frame(stream, MOST_WANTED)?)?)
 }
 
 /// Reports to the keeper what happens, until it has gone.
-fn report(stream: &UnixStream, server: &Server, waiting: &Receiver<Event>) {
+fn report(stream: &Mutex<UnixStream>, server: &Server, waiting: &Receiver<Event>) {
     let mut before = Counts::default();
     loop {
         let mut events = Vec::new();
@@ -80,11 +91,26 @@ fn report(stream: &UnixStream, server: &Server, waiting: &Receiver<Event>) {
             continue;
         }
         before = counts;
-        let happened = Happened { events, counts };
-        if write_frame(stream, &serde_json::to_vec(&happened).unwrap_or_default()).is_err() {
+        if send(stream, &Happened { events, counts, learned: Vec::new() }).is_err() {
             return;
         }
     }
+}
+
+/// Tells the keeper at once what domains stand for, until it has gone: clients wait for it.
+fn tell(stream: &Mutex<UnixStream>, server: &Server, learned: &Receiver<Learned>) {
+    for first in learned {
+        let more = learned.try_iter().take(LEARNED_AT_ONCE - 1);
+        let learned = std::iter::once(first).chain(more).collect();
+        if send(stream, &Happened { events: Vec::new(), counts: server.counts(), learned }).is_err() {
+            return;
+        }
+    }
+}
+
+fn send(stream: &Mutex<UnixStream>, happened: &Happened) -> io::Result<()> {
+    let bytes = serde_json::to_vec(happened)?;
+    write_frame(&*stream.lock().unwrap_or_else(PoisonError::into_inner), &bytes)
 }
 
 /// The name servers of `/etc/resolv.conf` (resolv.conf(5)), three at most.

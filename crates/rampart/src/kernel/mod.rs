@@ -25,7 +25,7 @@ use nix::net::if_::if_nametoindex;
 use passed::Passed;
 use policy::bridge;
 use policy::gateways::Gateway;
-use policy::lists::ListTable;
+use policy::lists::{DomainTables, ListTable};
 use policy::settings::{Forwarding, Settings};
 use policy::{Bridge, Policy, Tables};
 use std::collections::{HashMap, HashSet};
@@ -308,12 +308,13 @@ impl DataPlane for Kernel {
         tables: &Tables,
         policy: &Policy,
         lists: Option<&ListTable>,
+        domains: Option<&DomainTables>,
     ) -> Result<u64, PlaneError> {
         let has_transparent = policy.gateways.iter().any(Gateway::is_transparent);
         if has_transparent {
             take_for_gateways(&policy.gateways)?;
         }
-        let generation = self.firewall.policies.apply_with(tables, policy, lists)?;
+        let generation = self.firewall.policies.apply_with_domains(tables, policy, lists, domains)?;
         self.settings = policy.settings.clone();
         self.set_bridges(&policy.bridges)?;
         if !has_transparent {
@@ -328,6 +329,10 @@ impl DataPlane for Kernel {
         // Not before a policy is in force: until then nothing would pass.
         self.firewall.ports.open_netfilter()?;
         Ok(generation.0.into())
+    }
+
+    fn exchange_domains(&mut self, domains: &DomainTables) -> Result<(), PlaneError> {
+        Ok(self.firewall.policies.exchange_domains(domains)?)
     }
 
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError> {

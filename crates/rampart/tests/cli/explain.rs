@@ -471,3 +471,39 @@ fn explain_says_what_is_wrong_with_the_question() {
         assert!(run.status == 2 && run.err.contains(expected), "{rest}: {}", run.err);
     }
 }
+
+/// What a domain stands for only a running firewall knows.
+#[test]
+fn explain_and_check_say_what_a_domain_needs() {
+    let text = "[zones]\na = { interfaces = 'e0' }\nb = { interfaces = 'e1' }\n\
+        [gateways.names]\nprotocol = 'dns'\nlisten = '127.0.0.1:53'\n[[gateways.names.rules]]\nname = 'all'\naction = 'allow'\n\
+        [[rules]]\nname = 'r'\nfrom = 'a'\nto = 'b'\ndestination = ['domain:nobody.test', '192.0.2.1']\naction = 'ACTION'\n";
+    let policy = Scratch::new("domain.toml", text.replace("ACTION", "allow").as_bytes());
+    let path = policy.path();
+    let asked = |to: &str, more: &[&str]| {
+        let ends = ["explain", &path, "--from", "a", "--to", "b", "--src", "10.0.0.1", "--dst", to];
+        rampart(&[&ends[..], &["--proto", "tcp", "--dport", "80"], more].concat()).out
+    };
+    let unknown = "what domain:nobody.test stands for is not known here, and is taken for nothing";
+    for (to, action) in [("192.0.2.2", "deny: no rule matches"), ("192.0.2.1", "allow: by the rule `r`")] {
+        let said = asked(to, &[]);
+        assert!(said.contains(action) && said.contains(unknown), "{said}");
+    }
+    let answer: serde_json::Value = serde_json::from_str(&asked("192.0.2.2", &["--json"])).unwrap();
+    assert_eq!(answer["unknown_domains"], json!(["domain:nobody.test"]));
+    let checked = rampart(&["check", "--strict", &path]);
+    assert!(
+        checked.status == 0 && checked.out.contains("`domain:nobody.test`: what the gateway `names` says"),
+        "{}",
+        checked.out
+    );
+    let refusing = Scratch::new("refusing.toml", text.replace("ACTION", "deny").as_bytes());
+    let checked = rampart(&["check", "--strict", &refusing.path()]);
+    assert!(
+        checked.status == 1
+            && checked.out.contains("addresses of it that no gateway of DNS has said pass it"),
+        "{} {}",
+        checked.out,
+        checked.err
+    );
+}

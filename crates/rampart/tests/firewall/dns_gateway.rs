@@ -22,7 +22,7 @@ const BLOCKED: &str = "127.0.0.1 localhost\n0.0.0.0 tracker.test # of a list\n";
 const PUBLISHED: &str = "203.0.113.5 www.example.lan\n203.0.113.25 mail.example.lan\n";
 
 /// dig on a host: the response code, flags, and what was answered.
-fn dig(bed: &Bed, host: &str, words: &str) -> String {
+pub(crate) fn dig(bed: &Bed, host: &str, words: &str) -> String {
     let namespace = bed.namespace(host);
     let fixed = ["netns", "exec", &namespace, "dig", "@10.81.2.1", "+tries=1", "+time=8"];
     let done = Command::new("ip").args(fixed).args(words.split_whitespace()).output().unwrap();

@@ -5,6 +5,7 @@
 mod bed;
 mod bridge;
 mod day;
+mod dns_domains;
 mod dns_gateway;
 mod drivers;
 mod example;

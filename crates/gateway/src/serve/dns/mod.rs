@@ -2,6 +2,7 @@
 //! are asked, once for all who ask the same meanwhile.
 
 mod ask;
+mod domains;
 
 use super::client::{Ends, canonical};
 use super::relay::{abort, close, write_within};
@@ -38,6 +39,8 @@ pub(super) struct State {
     rates: Mutex<Rates>,
     /// Questions that name servers are being asked, and where the answer will be.
     under_way: Mutex<HashMap<Key, watch::Receiver<Option<Outcome>>>>,
+    /// What the packet filter knows of names.
+    pub(super) told: domains::Told,
     /// The name server that has answered last is asked first.
     preferred: AtomicUsize,
 }
@@ -48,6 +51,7 @@ impl Default for State {
             cache: Mutex::default(),
             rates: Mutex::new(Rates::new(Instant::now())),
             under_way: Mutex::default(),
+            told: domains::Told::default(),
             preferred: AtomicUsize::default(),
         }
     }
@@ -95,14 +99,15 @@ impl Passed {
 enum Begun {
     /// It is answered so, or not at all.
     Done(Option<Vec<u8>>),
-    /// Name servers are to be asked.
-    Ask(Box<Passed>, Admitted),
+    /// Name servers are to be asked; or this is to be told first, for so many seconds.
+    Later(Box<Passed>, Option<(Outcome, u32)>, Admitted),
 }
 
 /// Answers datagrams, for ever.
 pub(super) async fn serve_datagrams(socket: std::net::UdpSocket, shared: Arc<Shared>) {
     let Ok(socket) = UdpSocket::from_std(socket) else { return };
     let socket = Rc::new(socket);
+    tokio::task::spawn_local(domains::look_up(Arc::clone(&shared)));
     let mut buffer = vec![0; LONGEST_QUESTION];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
@@ -114,10 +119,10 @@ pub(super) async fn serve_datagrams(socket: std::net::UdpSocket, shared: Arc<Sha
         match begin(&shared, &gateway, asker, &buffer[..length]) {
             // Who does not take answers as fast as they come loses some.
             Begun::Done(answer) => drop(answer.map(|answer| socket.try_send_to(&answer, from))),
-            Begun::Ask(passed, admitted) => {
+            Begun::Later(passed, known, admitted) => {
                 let (socket, shared) = (Rc::clone(&socket), Arc::clone(&shared));
                 tokio::task::spawn_local(async move {
-                    let answer = finish(&shared, &passed).await;
+                    let answer = finish(&shared, &passed, known).await;
                     drop(admitted);
                     let _ = socket.try_send_to(&answer, from);
                 });
@@ -150,7 +155,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
         }
         let answer = match begin(shared, &gateway, asker, &bytes) {
             Begun::Done(answer) => answer,
-            Begun::Ask(passed, _admitted) => Some(finish(shared, &passed).await),
+            Begun::Later(passed, known, _admitted) => Some(finish(shared, &passed, known).await),
         };
         // What cannot be answered is not of this protocol.
         let Some(answer) = answer else { return abort(stream) };
@@ -199,7 +204,8 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
     let rule = match decide::decide(gateway, dns, client, &question) {
         Decision::Answer(rule, answer) => {
             let passed = passed(asker, gateway, question, rule, bytes.len());
-            return Begun::Done(Some(say(shared, &passed, &answer, answer.lifetime)));
+            let left = answer.lifetime;
+            return said(shared, dns, passed, Some(Arc::new(answer)), left);
         }
         Decision::Ask(rule) => rule,
         Decision::Refuse(rule, refusal) => {
@@ -213,10 +219,28 @@ fn begin(shared: &Arc<Shared>, gateway: &Arc<Gateway>, asker: Asker, bytes: &[u8
     let passed = passed(asker, gateway, question, rule, bytes.len());
     if let Some((outcome, left)) = known {
         Shared::count(&shared.counted.reused);
-        return Begun::Done(Some(deliver(shared, &passed, outcome.as_deref(), left)));
+        return said(shared, dns, passed, outcome, left);
     }
-    match shared.admit(client) {
-        Some(admitted) => Begun::Ask(Box::new(passed), admitted),
+    later(shared, passed, None)
+}
+
+/// Says what is known, at once if nobody has to hear of it before.
+fn said(shared: &Arc<Shared>, dns: &Dns, passed: Passed, outcome: Outcome, left: u32) -> Begun {
+    let question = &passed.question;
+    let about = (question.text.as_str(), question.kind);
+    let is_news = |answer: &Arc<Answer>| {
+        may_be_said(&passed, answer) && domains::must_be_told(shared, dns, about, answer, left)
+    };
+    if outcome.as_ref().is_some_and(is_news) {
+        later(shared, passed, Some((outcome, left)))
+    } else {
+        Begun::Done(Some(deliver(shared, &passed, outcome.as_deref(), left)))
+    }
+}
+
+fn later(shared: &Arc<Shared>, passed: Passed, known: Option<(Outcome, u32)>) -> Begun {
+    match shared.admit(passed.asker.client.ip()) {
+        Some(admitted) => Begun::Later(Box::new(passed), known, admitted),
         None => Begun::Done(Some(fail(shared, &passed, OptRcode::SERVFAIL, "too-many-questions", None))),
     }
 }
@@ -234,25 +258,44 @@ fn key(question: &Question) -> Key {
     }
 }
 
+/// Asks name servers if nothing is known, tells what the packet filter is to know, and answers.
+async fn finish(shared: &Shared, passed: &Passed, known: Option<(Outcome, u32)>) -> Vec<u8> {
+    let question = &passed.question;
+    let (outcome, left) = match known {
+        Some(known) => known,
+        None => find(shared, &passed.gateway, &key(question), passed.asker.client.ip()).await,
+    };
+    if let (Some(answer), Protocol::Dns(dns)) = (&outcome, &passed.gateway.protocol)
+        && may_be_said(passed, answer)
+        && !domains::tell(shared, dns, (&question.text, question.kind), answer, left).await
+    {
+        return fail(shared, passed, OptRcode::SERVFAIL, "domain-late", None);
+    }
+    deliver(shared, passed, outcome.as_deref(), left)
+}
+
 /// Asks name servers, or waits for what they say to somebody else who asks the same.
-async fn finish(shared: &Shared, passed: &Passed) -> Vec<u8> {
-    let key = key(&passed.question);
-    let (outcome, left) = match look_or_begin(&shared.dns, &key) {
+async fn find(shared: &Shared, gateway: &Gateway, key: &Key, client: IpAddr) -> (Outcome, u32) {
+    match look_or_begin(&shared.dns, key) {
         Turn::Known(outcome, left) => (outcome, left),
         Turn::Wait(mut waiting) => {
             let heard = waiting.wait_for(Option::is_some).await;
             fresh(heard.ok().and_then(|heard| heard.clone()).flatten())
         }
         Turn::Ask(sender) => {
-            let under_way = UnderWay(&shared.dns, &key);
-            let outcome = ask::ask(shared, &passed.gateway, &key).await.map(Arc::new);
-            keep(&shared.dns, &passed.gateway, &key, &outcome, passed.asker.client.ip());
+            let under_way = UnderWay(&shared.dns, key);
+            let outcome = ask::ask(shared, gateway, key).await.map(Arc::new);
+            keep(&shared.dns, gateway, key, &outcome, client);
             drop(under_way);
             sender.send_replace(Some(outcome.clone()));
             fresh(outcome)
         }
-    };
-    deliver(shared, passed, outcome.as_deref(), left)
+    }
+}
+
+/// Whether the rule lets an answer pass.
+fn may_be_said(passed: &Passed, answer: &Answer) -> bool {
+    !answer.is_private || passed.gateway.rules[passed.rule].private_answers
 }
 
 /// A question that name servers are being asked. However that ends, it is over then, and the next who asks the same begins anew.
@@ -305,7 +348,7 @@ fn keep(state: &State, gateway: &Gateway, key: &Key, outcome: &Outcome, client: 
 fn deliver(shared: &Shared, passed: &Passed, outcome: Option<&Answer>, left: u32) -> Vec<u8> {
     match outcome {
         None => fail(shared, passed, OptRcode::SERVFAIL, "no-answer", None),
-        Some(answer) if answer.is_private && !passed.gateway.rules[passed.rule].private_answers => {
+        Some(answer) if !may_be_said(passed, answer) => {
             let bytes = answer::without_records(&passed.question, OptRcode::REFUSED, false, Some(BLOCKED));
             refused(shared, because(passed.event(bytes.len()), "private-answer", OptRcode::REFUSED));
             bytes

@@ -72,7 +72,7 @@ fn what_cannot_be_taken_leaves_nothing_attached() {
     let policy = Policy::parse("p.toml", &usual()).unwrap();
     let events = Log::new(false, Box::new(log));
     let refused =
-        Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Xdp, None).err().unwrap();
+        Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Xdp, None, None).err().unwrap();
     assert_eq!(
         (refused.status, refused.to_string().as_str()),
         (500, "zone `out`: there is no interface `e0`")

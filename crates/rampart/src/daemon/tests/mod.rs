@@ -3,6 +3,7 @@
 mod asked;
 mod blocks;
 mod by_itself;
+mod domains;
 mod fetched;
 mod listed;
 mod metrics;
@@ -94,7 +95,8 @@ impl Running {
         let about = About { pid: 4711, namespace: "test".to_owned(), since: start.wall };
         let policy = Policy::parse("first.toml", policy).unwrap();
         let events = Log::new(false, Box::new(log.clone()));
-        let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto, None).unwrap();
+        let daemon =
+            Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto, None, None).unwrap();
         let recorder = Recorder::start(&folder.path().join("log"), || ());
         let daemon = Arc::new(prepare(daemon.record_by(recorder)));
         // Nobody listens: the process of a test does not end when its daemon goes down.

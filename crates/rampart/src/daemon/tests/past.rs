@@ -56,7 +56,7 @@ fn every_policy_is_in_the_history_with_what_came_of_it() {
     assert_eq!(history(&running).1, json!(5));
     // A daemon that ends before anybody confirms, and the next one.
     running.apply(&only("e"), Some(60), 80).unwrap();
-    running.daemon.leave(running.at(81).wall, &"SIGTERM".into());
+    running.daemon.leave(running.at(81), &"SIGTERM".into());
     let kept = State::at(folder.path()).find();
     assert!(kept.policies[0].text.contains("'d'"), "{kept:?}");
     let next = Running::prepared(&only("d"), "2026-11-21T10:00:00Z", |daemon| {

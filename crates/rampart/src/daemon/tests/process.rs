@@ -13,7 +13,7 @@ fn process_of_other_tests() {
     let log = Log::new(false, Box::new(std::io::stdout()));
     let plane = Box::new(Memory::default());
     let done = instance.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
-        let daemon = crate::up::start(&instance, policy, plane, Hook::Tc, log, None)?;
+        let daemon = crate::up::start(&instance, policy, plane, Hook::Tc, log, None, None)?;
         crate::up::stay(&instance, lock, daemon, &file, (crate::up::waker()?, None))
     });
     if let Err(failure) = done {
