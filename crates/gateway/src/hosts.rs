@@ -88,8 +88,9 @@ mod tests {
             ("y.x", true),
             ("192.0.2.7", true),
             // A dot within a label of DNS ends none.
-            ("a\\.b.example", true),
+            ("a\\.b.example", false),
             ("a\\.x", false),
+            ("a\\.z.x", true),
             ("", false),
             (".", false),
         ] {

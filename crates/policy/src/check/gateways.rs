@@ -605,9 +605,9 @@ fn files(section: &Section<'_>, key: &'static str, help: &str, c: &mut Collector
         c.report(empty.span.clone(), "a file has a path", Some(help.to_owned()));
         return None;
     }
-    if written.is_empty() || written.len() > MOST_FILES {
-        let message = format!("`{key}` has 1 to {MOST_FILES} files, and {} are written here", written.len());
-        c.report(value.span(), message, Some(help.to_owned()));
+    if written.len() > MOST_FILES {
+        let help = format!("it can have {MOST_FILES}; put two of them together");
+        c.report(value.span(), format!("`{key}` has too many files"), Some(help));
         return None;
     }
     Some(written.iter().map(|file| file.value.to_owned()).collect())
