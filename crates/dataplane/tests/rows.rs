@@ -221,7 +221,7 @@ fn damaged(frame: &[u8], random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// Which of two faults is found first, and who is told of it, are the rows' business.
+/// Which of two faults is found first, and who gets an answer, are the rows' business.
 fn is_dropped(words: &str) -> bool {
     !["pass", "up", "cut"].contains(&words)
 }

@@ -136,11 +136,18 @@ pub struct Rule {
 pub struct Addresses(pub Vec<(IpAddr, IpAddr)>);
 
 impl Gateway {
-    /// Whether a rule is about a host that is none of its `hosts`: about every host, or about those of a set.
-    pub fn is_about(&self, rule: &Rule, has: impl Fn(&HostSet) -> bool) -> bool {
+    /// Whether a rule of this gateway is about a host, which only the caller knows: about every host, or because a pattern or a set has it.
+    pub fn is_about(
+        &self,
+        rule: &Rule,
+        is_it: impl Fn(&str) -> bool,
+        has_it: impl Fn(&HostSet) -> bool,
+    ) -> bool {
         let is_about_all = rule.hosts.is_empty() && rule.host_sets.is_empty();
+        let sets = rule.host_sets.iter().filter_map(|place| self.host_sets.get(*place));
         is_about_all
-            || rule.host_sets.iter().any(|place| self.host_sets.get(*place).is_some_and(|set| has(set)))
+            || rule.hosts.iter().any(|pattern| is_it(pattern))
+            || sets.into_iter().any(|set| has_it(set))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether a request passes: the first rule that matches decides, and where none matches it is refused. No clock and no network here.
 
 use crate::config::{Gateway, Mode, Rule};
+use crate::hosts::HostSet;
 use crate::http::Fault;
 use crate::http::body::Length;
 use crate::http::head::Request;
@@ -135,11 +136,11 @@ pub fn fits(length: Length, most: Option<u64>) -> bool {
 fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, method: &str, asked: &Asked) -> bool {
     let by_source = rule.source.as_ref().is_none_or(|addresses| addresses.has(client));
     let host = &asked.authority.host;
-    let by_host = rule.hosts.iter().any(|pattern| is_host(pattern, host))
-        || gateway.is_about(rule, |set| match host {
-            Host::Name(name) => set.has_name(name),
-            Host::Address(address) => set.has(&address.to_string()),
-        });
+    let is_in_set = |set: &HostSet| match host {
+        Host::Name(name) => set.has_name(name),
+        Host::Address(address) => set.has(&address.to_string()),
+    };
+    let by_host = gateway.is_about(rule, |pattern| is_host(pattern, host), is_in_set);
     let by_method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
     let by_path = rule.paths.is_empty()
         || asked

@@ -33,7 +33,7 @@ pub struct Event {
 /// What a name stands for that rules of the packet filter go by: somebody is about to hear it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
-    /// By which it is said that the packet filter has it ([`crate::serve::Server::taken`]).
+    /// By which it is said that the packet filter has it ([`crate::serve::Server::acknowledged`]).
     pub number: u64,
     /// The name, in small letters.
     pub name: String,

@@ -270,7 +270,7 @@ fn only_what_answers_the_question_is_believed() {
     assert_eq!((counts.refused, counts.failed), (4, 4), "{counts:?}");
 }
 
-/// A gateway whose packet filter goes by these names, and what it tells.
+/// A gateway whose packet filter goes by these names, and what it announces.
 fn with_domains(domains: &[&str]) -> (Bed, Receiver<Learned>) {
     let domains = domains.iter().map(|it| (*it).to_owned()).collect();
     let bed = bed(|gateway| {
@@ -281,7 +281,7 @@ fn with_domains(domains: &[&str]) -> (Bed, Receiver<Learned>) {
         gateway.rules.insert(0, inside);
     });
     let (sender, told) = sync_channel(100);
-    bed.server.tell(sender);
+    bed.server.announce_to(sender);
     (bed, told)
 }
 
@@ -320,7 +320,7 @@ fn no_client_hears_an_address_before_the_packet_filter_has_it() {
         client.set_nonblocking(true).unwrap();
         assert!(client.recv(&mut [0; 512]).is_err(), "{name}: nobody has it");
         client.set_nonblocking(false).unwrap();
-        bed.server.taken(&[learned.number]);
+        bed.server.acknowledged(&[learned.number]);
         assert_eq!(words(&receive(&client)), answer, "{name}");
         assert!(bed.ask_by_tcp(&question(name, A)).starts_with("NOERROR; "), "{name}: it is known");
     }
@@ -347,7 +347,7 @@ fn no_client_hears_an_address_before_the_packet_filter_has_it() {
     // Who asks again is told of again, although the answer is known.
     let client = bed.client();
     client.send(&question("late.below.test", A)).unwrap();
-    bed.server.taken(&[next().number]);
+    bed.server.acknowledged(&[next().number]);
     assert!(words(&receive(&client)).starts_with("NOERROR; late.below.test 1 "));
 }
 
@@ -359,7 +359,7 @@ fn plain_names_of_the_packet_filter_are_looked_up_before_anybody_asks() {
     let mut found: Vec<String> = Vec::new();
     while found.len() < 5 {
         let learned = told.recv_timeout(patience()).unwrap();
-        bed.server.taken(&[learned.number]);
+        bed.server.acknowledged(&[learned.number]);
         found.push(told_words(&learned));
     }
     // One without a lifetime is asked for again, after some seconds.

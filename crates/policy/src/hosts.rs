@@ -32,9 +32,24 @@ pub fn line(line: &str) -> Result<Option<HostEntry>, String> {
 /// # Errors
 /// The number of the first line that cannot be understood, and why.
 pub fn read(text: &str) -> Result<Vec<HostEntry>, (usize, String)> {
-    // Some editors begin a file with a mark.
-    let numbered = (1..).zip(text.strip_prefix('\u{feff}').unwrap_or(text).lines());
-    numbered.filter_map(|(number, it)| line(it).map_err(|why| (number, why)).transpose()).collect()
+    numbered(text).filter_map(|(number, it)| line(it).map_err(|why| (number, why)).transpose()).collect()
+}
+
+/// Lines with their numbers. Some editors begin a file with a mark.
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.strip_prefix('\u{feff}').unwrap_or(text).lines())
+}
+
+/// All hosts of a list.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_listed(text: &str) -> Result<Vec<String>, (usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in numbered(text) {
+        found.extend(listed(line).map_err(|why| (number, why))?);
+    }
+    Ok(found)
 }
 
 /// The hosts that a line of a list of them names, each for itself and all names below it. Lists that are published have one of these forms: a name or
@@ -42,7 +57,7 @@ pub fn read(text: &str) -> Result<Vec<HostEntry>, (usize, String)> {
 ///
 /// # Errors
 /// It is nothing of that: why.
-pub fn listed(line: &str) -> Result<Vec<String>, String> {
+fn listed(line: &str) -> Result<Vec<String>, String> {
     let is_of_adblock = line.starts_with(['!', '[']);
     let written = line.split('#').next().filter(|_| !is_of_adblock).unwrap_or_default();
     let words: Vec<&str> = written.split_whitespace().collect();
@@ -128,6 +143,11 @@ mod tests {
             let found = listed(text).map(|names| names.join(" "));
             assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
+        assert_eq!(
+            read_listed("\u{feff}a.example\r\nb.example"),
+            Ok(vec!["a.example".to_owned(), "b.example".to_owned()])
+        );
+        assert_eq!(read_listed("a.example\n*\n"), Err((2, "`*` is no host".to_owned())));
     }
 
     #[test]

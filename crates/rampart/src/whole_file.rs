@@ -4,7 +4,7 @@
 use rampart_client::http::MAX_BODY;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime};
 const UNFINISHED: &str = "new";
 /// After this time an unfinished file is written no more: its writer was killed.
 const LONG_AGO: Duration = Duration::from_secs(3_600);
+/// Bits of a file's mode by which others than its owner may do something with it.
+const OTHERS: u32 = 0o077;
 /// Names that are tried: a process that was killed may have had the same number.
 const TRIES: u32 = 64;
 
@@ -28,6 +30,21 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     // A pipe may have come there meanwhile.
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
+}
+
+/// Whether nobody but root, or whoever asks, may do something with a file that was opened: who reads a secret has it, and who writes one makes his own.
+///
+/// # Errors
+/// Somebody may: what to do. `shown` is the file for people.
+pub(crate) fn check_secret(file: &File, shown: &dyn std::fmt::Display) -> Result<(), String> {
+    let about = file.metadata().map_err(|error| format!("{shown}: {error}"))?;
+    if about.uid() != 0 && about.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(format!("{shown} belongs to another user: `chown root {shown}`"));
+    }
+    if about.mode() & OTHERS != 0 {
+        return Err(format!("others may read or write {shown}: `chmod 600 {shown}`"));
+    }
+    Ok(())
 }
 
 /// Reads a file that somebody named, at most as much of it as a daemon takes: a device, for example, may have no end.

@@ -89,7 +89,7 @@ pub enum Own {
     Nobody,
 }
 
-/// Decides what the gateway itself finds out of a name. It is what clients could be told, of whatever view, and by whatever rule.
+/// Decides what the gateway itself finds out of a name. It is what clients could get, of whatever view, and by whatever rule.
 pub fn own(gateway: &Gateway, dns: &Dns, name: &str) -> Own {
     let known: Vec<_> = dns.views.iter().filter_map(|view| view.names.get(name)).collect();
     if !known.is_empty() {
@@ -121,8 +121,7 @@ fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, name: &str, kind: &st
 }
 
 fn is_about(gateway: &Gateway, rule: &Rule, name: &str) -> bool {
-    rule.hosts.iter().any(|pattern| is_name(pattern, name))
-        || gateway.is_about(rule, |set| set.has_name(name))
+    gateway.is_about(rule, |pattern| is_name(pattern, name), |set| set.has_name(name))
 }
 
 /// `*.example.com` is every name below `example.com`, and not that itself.

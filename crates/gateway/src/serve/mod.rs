@@ -13,8 +13,7 @@ mod resolve;
 mod tunnel;
 mod upstream;
 
-use crate::config::Gateway;
-use crate::config::Protocol;
+use crate::config::{Gateway, Protocol};
 use crate::decide::{Asked, Decision};
 use crate::dns::lookup;
 use crate::event::{Counts, Event, Learned};
@@ -165,21 +164,22 @@ impl Server {
         let has_other_domains = domains(&before) != domains(&gateway);
         self.gateway.send_replace(Arc::new(gateway));
         if has_other_domains {
-            self.shared.dns.told.forget();
+            self.shared.dns.announced.forget();
         }
         if asks_others {
             self.shared.dns.forget();
         }
     }
 
-    /// Tells the addresses of domains from now on, as far as there is room. A client hears of them when [`Server::taken`] says that they are taken.
-    pub fn tell(&self, to: SyncSender<Learned>) {
-        self.shared.dns.told.set(to);
+    /// Announces the addresses of domains from now on, as far as there is room. A client hears of them when [`Server::acknowledged`] says that the packet
+    /// filter has them.
+    pub fn announce_to(&self, to: SyncSender<Learned>) {
+        self.shared.dns.announced.set(to);
     }
 
-    /// The packet filter has what was told by these numbers.
-    pub fn taken(&self, numbers: &[u64]) {
-        self.shared.dns.told.taken(numbers);
+    /// The packet filter has what was announced by these numbers.
+    pub fn acknowledged(&self, numbers: &[u64]) {
+        self.shared.dns.announced.acknowledged(numbers);
     }
 
     /// What it has done.
@@ -200,7 +200,7 @@ impl Server {
     }
 }
 
-/// Names whose addresses are told.
+/// Names whose addresses are announced.
 fn domains(gateway: &Gateway) -> &[String] {
     match &gateway.protocol {
         Protocol::Dns(dns) => &dns.domains,

@@ -260,7 +260,7 @@ fn an_administrator_works_in_a_browser() {
     assert_eq!(browser.run(FAULTS), json!([]), "changes");
     browser.picture("changes");
     browser.press("Put it in force");
-    browser.sees("waits to be confirmed");
+    browser.sees("Policy 2 of the history, by anna (by rampart-web), waits to be confirmed");
     assert_eq!(bed.firewall.text_in_force(), POLICY.replace("'allow'", "'deny'"));
     browser.picture("waits");
 

@@ -1,4 +1,4 @@
-//! Domains that rules name: what gateways tell of them comes into force at once, and ends in its time. A gateway's client gets its answer when this
+//! Domains that rules name: what gateways announce of them comes into force at once, and ends in its time. A gateway's client gets its answer when this
 //! has been done.
 
 use super::log::Kind;
@@ -40,7 +40,7 @@ pub(super) struct DomainsInForce {
     pub(super) trouble: Option<String>,
 }
 
-/// Takes what gateways tell, until the firewall is down.
+/// Takes what gateways announce, until the firewall is down.
 pub(crate) fn watch(daemon: &Arc<Daemon>) {
     let Some(learned) = daemon.gateways.as_ref().ok().and_then(|gateways| gateways.learned()) else { return };
     let daemon = Arc::clone(daemon);
@@ -61,7 +61,7 @@ pub(crate) fn watch(daemon: &Arc<Daemon>) {
 }
 
 impl Daemon {
-    /// Takes what gateways tell, and lets them know. False once the firewall is down.
+    /// Takes what gateways announce, and lets them know. False once the firewall is down.
     pub(crate) fn learn(&self, heard: &[(String, Learned)], now: Moment) -> bool {
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return false };
@@ -95,7 +95,8 @@ impl Daemon {
             && !taken.is_empty()
             && let Ok(gateways) = &self.gateways
         {
-            gateways.taken(taken.into_iter().map(|(name, numbers)| (name.to_owned(), numbers)).collect());
+            gateways
+                .acknowledge(taken.into_iter().map(|(name, numbers)| (name.to_owned(), numbers)).collect());
         }
         report.into_iter().for_each(|what| self.report(now.wall, Kind::Trouble, what));
         if is_written {

@@ -190,14 +190,14 @@ impl fmt::Display for To {
 fn targets(policy: &Policy, from: &Origin) -> Vec<Target> {
     let exports = &policy.settings.exports;
     let target = |form, to| Target { form, to, from: from.clone(), enterprise: exports.enterprise };
-    let credentials = exports.tls.as_ref().map(|tls| Credentials::read(tls, policy).map(Arc::new));
+    let credentials = exports.tls.as_ref().ok_or_else(|| "the policy has no [log.tls]".to_owned());
+    let credentials = credentials.and_then(|tls| Credentials::read(tls, policy)).map(Arc::new);
     let to = |collector: &Collector| match collector.transport {
         Transport::Udp => To::Udp(collector.address),
         Transport::Tcp => To::Tcp(collector.address),
         Transport::Tls => match &credentials {
-            Some(Ok(by)) => To::Tls(collector.address, Arc::clone(by)),
-            Some(Err(why)) => To::Unusable(collector.address, why.clone()),
-            None => To::Unusable(collector.address, "the policy has no [log.tls]".to_owned()),
+            Ok(by) => To::Tls(collector.address, Arc::clone(by)),
+            Err(why) => To::Unusable(collector.address, why.clone()),
         },
     };
     let journald = exports

@@ -13,11 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
-
-/// Who else may do something with the key: whoever reads it is this firewall to the collector.
-const OTHERS: u32 = 0o077;
 
 /// What a connection needs, as the files have it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,18 +52,16 @@ impl Credentials {
     /// Those of a policy, which a connection can be made with.
     ///
     /// # Errors
-    /// What is wrong with which file, and what to do.
+    /// What is wrong with which file, and what to do. Whoever else reads the key is this firewall to the collector.
     pub(super) fn read(tls: &Tls, policy: &Policy) -> Result<Self, String> {
         let read = |file: &str, is_secret: bool| -> Result<String, String> {
             let path = place_of(file, policy.folder.as_deref())?;
             let shown = path.display();
             let open = whole_file::open(&path).map_err(|error| format!("{shown}: {error}"))?;
-            let mode = open.metadata().map_err(|error| format!("{shown}: {error}"))?.mode();
-            if is_secret && mode & OTHERS != 0 {
-                return Err(format!("others may read or write {shown}: `chmod 600 {shown}`"));
+            if is_secret {
+                whole_file::check_secret(&open, &shown)?;
             }
-            let bytes =
-                whole_file::read_within(1 << 20, open).map_err(|error| format!("{shown}: {error}"))?;
+            let bytes = whole_file::read_from(open).map_err(|error| format!("{shown}: {error}"))?;
             String::from_utf8(bytes).map_err(|_| format!("{shown}: it is not in PEM"))
         };
         let own = match &tls.own {

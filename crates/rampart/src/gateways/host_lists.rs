@@ -29,10 +29,7 @@ impl Content for HostList {
         let bytes = whole_file::open(path).and_then(|file| whole_file::read_within(MOST_BYTES, file));
         let bytes = bytes.map_err(|error| format!("{shown}: {error}"))?;
         let text = String::from_utf8(bytes).map_err(|_| format!("{shown}: it is not text"))?;
-        let mut found = Vec::new();
-        for (number, line) in (1..).zip(text.lines()) {
-            found.extend(hosts::listed(line).map_err(|why| format!("{shown}:{number}: {why}"))?);
-        }
+        let found = hosts::read_listed(&text).map_err(|(line, why)| format!("{shown}:{line}: {why}"))?;
         if found.is_empty() {
             return Err(format!("{shown}: it names no host"));
         }

@@ -2,7 +2,7 @@
 //! It is another user than root, and its rights are to bind ports below 1024 and to mark sockets as transparent gateways'. A listening socket stays open while its process is
 //! started again, so clients that come meanwhile wait and are not refused.
 
-use super::{Happened, MOST_TOLD, MOST_WANTED, Order, Report, State, Wanted};
+use super::{Happened, MOST_REPORTED, MOST_WANTED, Order, Report, State, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
@@ -108,10 +108,10 @@ impl Kept {
         self.changed.notify_all();
     }
 
-    /// Passes on that something is taken. A process that has ended waits for nothing.
-    fn taken(&self, numbers: Vec<u64>) {
+    /// Passes an acknowledgement on. A process that has ended waits for nothing.
+    fn acknowledge(&self, numbers: Vec<u64>) {
         if let Some(stream) = &self.now().stream {
-            let _ = send(stream, &Order::Taken(numbers));
+            let _ = send(stream, &Order::Acknowledged(numbers));
         }
     }
 
@@ -142,9 +142,9 @@ fn serve(stream: &UnixStream) {
     while let Ok(frame) = read_frame(stream, MOST_WANTED) {
         let gateways = match serde_json::from_slice(&frame) {
             Ok(Wanted::Run(gateways)) => gateways,
-            Ok(Wanted::Taken(name, numbers)) => {
+            Ok(Wanted::Acknowledged(name, numbers)) => {
                 let kept = all.iter().find(|(gateway, _)| gateway.name == name);
-                kept.into_iter().for_each(|(_, kept)| kept.taken(numbers.clone()));
+                kept.into_iter().for_each(|(_, kept)| kept.acknowledge(numbers.clone()));
                 continue;
             }
             Err(_) => continue,
@@ -288,7 +288,7 @@ fn send(stream: &UnixStream, order: &Order) -> io::Result<()> {
 /// Passes on what a process tells, until it has ended.
 fn follow(stream: &UnixStream, reporter: &Reporter, state: &mut State) {
     let before = state.counts;
-    while let Ok(frame) = read_frame(stream, MOST_TOLD) {
+    while let Ok(frame) = read_frame(stream, MOST_REPORTED) {
         let Ok(Happened { events, counts, learned }) = serde_json::from_slice(&frame) else { return };
         state.counts = sum(before, counts);
         reporter.report_with(state, events, learned);

@@ -33,9 +33,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The subcommands that are the other processes.
 pub(crate) const KEEPER: &str = "keep-gateways";
 pub(crate) const WORKER: &str = "run-gateway";
-/// Bytes of a frame between two of them, at most: of what gateways are to be, and of what they tell.
+/// Bytes of a frame between two of them, at most: of what gateways are to be, and of what they report.
 const MOST_WANTED: usize = 64 << 20;
-const MOST_TOLD: usize = 16 << 20;
+const MOST_REPORTED: usize = 16 << 20;
 /// Events that wait for the daemon's event log.
 const WAITING: usize = 16_384;
 /// Words of a request that are kept in an event, in bytes.
@@ -48,16 +48,16 @@ const LEARNED_WAITING: usize = 1024;
 enum Wanted {
     /// All gateways that are to run, as they are to be from now on.
     Run(Vec<gateway::config::Gateway>),
-    /// The packet filter has what a gateway's process has told by these numbers.
-    Taken(String, Vec<u64>),
+    /// The packet filter has what a gateway's process has announced by these numbers.
+    Acknowledged(String, Vec<u64>),
 }
 
 /// What the keeper sends a gateway's process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Order {
     Be(Box<gateway::config::Gateway>),
-    /// As [`Wanted::Taken`].
-    Taken(Vec<u64>),
+    /// As [`Wanted::Acknowledged`].
+    Acknowledged(Vec<u64>),
 }
 
 /// What a gateway's process sends: what has happened since the message before, and its counts.
@@ -65,7 +65,7 @@ enum Order {
 struct Happened {
     events: Vec<Event>,
     counts: Counts,
-    /// Addresses of domains that somebody waits for to be taken.
+    /// Addresses of domains, for which somebody waits until the packet filter has them.
     learned: Vec<Learned>,
 }
 
@@ -97,7 +97,7 @@ struct State {
 pub(crate) struct Gateways {
     wanted: SyncSender<()>,
     shared: Arc<Shared>,
-    /// Addresses of domains that gateways tell, until somebody takes it.
+    /// Addresses of domains that gateways announce, until somebody takes it.
     learned: Mutex<Option<Receiver<(String, Learned)>>>,
 }
 
@@ -108,8 +108,8 @@ struct Shared {
     reading: Mutex<()>,
     /// What the keeper is to be sent next: [`Wanted`].
     next: Mutex<Option<Vec<u8>>>,
-    /// Numbers by which gateways are to hear that something is taken.
-    taken: Mutex<Vec<(String, Vec<u64>)>>,
+    /// Numbers by which gateways are to hear that the packet filter has something.
+    acknowledged: Mutex<Vec<(String, Vec<u64>)>>,
     state: Mutex<All>,
 }
 
@@ -180,7 +180,7 @@ impl Gateways {
         std::thread::spawn(move || {
             privileges::keep_nothing();
             let why = loop {
-                let report = read_frame(&reading, MOST_TOLD)
+                let report = read_frame(&reading, MOST_REPORTED)
                     .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
                 match report {
                     Ok(Report::Gateway { name, state, events, learned }) => {
@@ -203,7 +203,7 @@ impl Gateways {
     /// From now on the gateways of this policy run, with the rules that hold at a moment.
     pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
         let gateways = settings::of(policy, at, &self.files());
-        let wanted = frame(&gateways);
+        let wanted = frame(&gateways, MOST_WANTED);
         let mut all = self.shared.all();
         all.too_much = wanted.as_ref().err().cloned();
         let Ok(wanted) = wanted else { return };
@@ -221,14 +221,14 @@ impl Gateways {
         let _ = self.wanted.try_send(());
     }
 
-    /// Addresses of domains that gateways tell; once.
+    /// Addresses of domains that gateways announce; once.
     pub(crate) fn learned(&self) -> Option<Receiver<(String, Learned)>> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The packet filter has what gateways have told by these numbers.
-    pub(crate) fn taken(&self, taken: Vec<(String, Vec<u64>)>) {
-        self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);
+    /// The packet filter has what gateways have announced by these numbers.
+    pub(crate) fn acknowledge(&self, acknowledged: Vec<(String, Vec<u64>)>) {
+        self.shared.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).extend(acknowledged);
         let _ = self.wanted.try_send(());
     }
 
@@ -296,11 +296,7 @@ impl Gateways {
 ///
 /// # Errors
 /// It would be more than a frame: what to do.
-fn frame(gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
-    frame_within(MOST_WANTED, gateways)
-}
-
-fn frame_within(most: usize, gateways: &[gateway::config::Gateway]) -> Result<Vec<u8>, String> {
+fn frame(gateways: &[gateway::config::Gateway], most: usize) -> Result<Vec<u8>, String> {
     let bytes = serde_json::to_vec(&Wanted::Run(gateways.to_vec())).map_err(|error| error.to_string())?;
     if bytes.len() > most {
         return Err(format!(
@@ -317,6 +313,10 @@ fn frame_within(most: usize, gateways: &[gateway::config::Gateway]) -> Result<Ve
 /// # Errors
 /// A file cannot be used, or there is more than gateways take: what to do.
 pub(crate) fn check_files(policy: &Policy, at: Timestamp) -> Result<(), String> {
+    check_files_within(policy, at, MOST_WANTED)
+}
+
+fn check_files_within(policy: &Policy, at: Timestamp, most: usize) -> Result<(), String> {
     files::check::<Names>(policy)?;
     files::check::<HostList>(policy)?;
     // Only root may read that of users, and anybody may check a policy.
@@ -325,18 +325,20 @@ pub(crate) fn check_files(policy: &Policy, at: Timestamp) -> Result<(), String> 
     }
     let mut files = AllFiles::default();
     files.read(policy);
-    let frame = frame(&settings::of(policy, at, &files));
+    let frame = frame(&settings::of(policy, at, &files), most);
     frame.map(drop).map_err(|why| format!("{}: {why}", policy.file))
 }
 
 /// Sends the keeper what is wanted, whenever that has changed.
 fn send_wanted(stream: &UnixStream, waiting: &Receiver<()>, shared: &Shared) {
     for () in waiting {
-        let taken = std::mem::take(&mut *shared.taken.lock().unwrap_or_else(PoisonError::into_inner));
-        let taken = taken.into_iter().map(|(name, numbers)| Wanted::Taken(name, numbers));
-        let taken = taken.filter_map(|message| serde_json::to_vec(&message).ok());
+        let acknowledged =
+            std::mem::take(&mut *shared.acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
+        let acknowledged =
+            acknowledged.into_iter().map(|(name, numbers)| Wanted::Acknowledged(name, numbers));
+        let acknowledged = acknowledged.filter_map(|message| serde_json::to_vec(&message).ok());
         let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        for bytes in taken.chain(next) {
+        for bytes in acknowledged.chain(next) {
             if let Err(error) = write_frame(stream, &bytes) {
                 shared.all().ended.get_or_insert_with(|| error.to_string());
                 return;
@@ -419,10 +421,8 @@ mod tests {
         for (names, is_good) in [(10, true), (200, false)] {
             let lines: String = (0..names).map(name).collect();
             std::fs::write(folder.path().join("hosts"), lines).unwrap();
-            let mut files = AllFiles::default();
-            files.read(&policy);
-            let frame = frame_within(1 << 20, &settings::of(&policy, Timestamp::UNIX_EPOCH, &files));
-            assert_eq!(frame.is_ok(), is_good, "{names}");
+            let checked = check_files_within(&policy, Timestamp::UNIX_EPOCH, 1 << 20);
+            assert_eq!(checked.is_ok(), is_good, "{names}: {checked:?}");
         }
     }
 

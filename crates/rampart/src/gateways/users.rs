@@ -5,11 +5,8 @@ use crate::whole_file;
 use gateway::users::{User, Users};
 use policy::Policy;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Who else may do something with the file: its hashes are worth guessing at, and who writes it lets himself in.
-const OTHERS: u32 = 0o077;
 /// Bytes of a file at most. All gateways of a policy go to their keeper in one message.
 const LARGEST: u64 = 512 * 1024;
 
@@ -30,15 +27,9 @@ impl Content for Users {
             ErrorKind::InvalidInput => format!("{shown} {error}: {make}"),
             _ => format!("{shown}: {error}"),
         })?;
+        // Hashes are worth guessing at, and who writes the file lets himself in.
+        whole_file::check_secret(&file, &shown)?;
         let about = file.metadata().map_err(|error| format!("{shown}: {error}"))?;
-        if about.uid() != 0 && about.uid() != nix::unistd::geteuid().as_raw() {
-            return Err(format!(
-                "{shown} belongs to another user, who could let himself in: `chown root {shown}`"
-            ));
-        }
-        if about.mode() & OTHERS != 0 {
-            return Err(format!("others may read or write {shown}: `chmod 600 {shown}`"));
-        }
         if about.len() > LARGEST {
             return Err(format!("{shown} has more than {LARGEST} bytes"));
         }

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 512;
 /// Names with their addresses that wait for the keeper, and of a message.
 const LEARNED_WAITING: usize = 256;
 const LEARNED_AT_ONCE: usize = 16;
-/// How often counts are told if they have changed, and how soon events are.
+/// How often counts are reported if they have changed, and how soon events are.
 const OFTEN: Duration = Duration::from_millis(100);
 
 /// Runs a gateway until its keeper ends.
@@ -58,14 +58,15 @@ pub(crate) fn run() -> Result<(), Failure> {
     // Two threads write there, each whole frames.
     let to_keeper = Arc::new(Mutex::new(stream.try_clone().map_err(machine)?));
     let (learn, learned) = sync_channel(LEARNED_WAITING);
-    server.tell(learn);
-    let (reporting, telling, of_telling) = (Arc::clone(&server), Arc::clone(&server), Arc::clone(&to_keeper));
+    server.announce_to(learn);
+    let (reporting, announcing, of_announcing) =
+        (Arc::clone(&server), Arc::clone(&server), Arc::clone(&to_keeper));
     std::thread::spawn(move || report(&to_keeper, &reporting, &waiting));
-    std::thread::spawn(move || tell(&of_telling, &telling, &learned));
+    std::thread::spawn(move || announce(&of_announcing, &announcing, &learned));
     while let Ok(order) = next(&stream) {
         match order {
             Order::Be(gateway) => server.set(*gateway),
-            Order::Taken(numbers) => server.taken(&numbers),
+            Order::Acknowledged(numbers) => server.acknowledged(&numbers),
         }
     }
     Ok(())
@@ -97,8 +98,8 @@ fn report(stream: &Mutex<UnixStream>, server: &Server, waiting: &Receiver<Event>
     }
 }
 
-/// Tells the keeper at once what domains stand for, until it has gone: clients wait for it.
-fn tell(stream: &Mutex<UnixStream>, server: &Server, learned: &Receiver<Learned>) {
+/// Announces to the keeper at once what domains stand for, until it has gone: clients wait for it.
+fn announce(stream: &Mutex<UnixStream>, server: &Server, learned: &Receiver<Learned>) {
     for first in learned {
         let more = learned.try_iter().take(LEARNED_AT_ONCE - 1);
         let learned = std::iter::once(first).chain(more).collect();

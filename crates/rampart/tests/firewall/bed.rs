@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use testkit::namespace::Namespace;
+use testkit::namespace::{Background, Namespace};
 use testkit::slowness;
 
 /// The host inside.
@@ -102,6 +102,14 @@ impl Bed {
     /// Does something inside, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
         self.host(host).enter(work)
+    }
+
+    /// A name server outside that knows nothing below `test` but what is said.
+    pub(crate) fn serve_names(&self, words: &[&str]) -> Background {
+        let fixed =
+            ["--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--user=root", "--no-hosts"];
+        let words = [&fixed[..], &["--no-resolv", "--local=/test/"], words].concat();
+        Background::start(self.host("out"), "dnsmasq", &words)
     }
 
     /// A server outside that sends back what it gets, for as long as the test runs.

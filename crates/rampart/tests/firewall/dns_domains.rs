@@ -20,21 +20,13 @@ const POLICY: &str = "\
 
 /// A name server that says of names below corp.test and evil.test, and of plain.test, that they are the server outside, for a second.
 fn names(bed: &Bed) -> Background {
-    let words = [
-        "--keep-in-foreground",
-        "--conf-file=/dev/null",
-        "--pid-file=",
-        "--user=root",
-        "--no-hosts",
-        "--no-resolv",
-        "--local=/test/",
+    bed.serve_names(&[
         "--local-ttl=1",
         "--address=/corp.test/10.81.2.2",
         "--address=/evil.test/10.81.2.2",
         "--address=/plain.test/10.81.2.2",
         "--host-record=long.test,10.81.2.2,600",
-    ];
-    Background::start(bed.host("out"), "dnsmasq", &words)
+    ])
 }
 
 /// Addresses of a domain of the running firewall.

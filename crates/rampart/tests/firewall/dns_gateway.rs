@@ -53,13 +53,6 @@ fn needs_root_a_gateway_of_dns_answers_each_side_and_asks_others() {
     let many: Vec<String> =
         (0..200).map(|last| format!("--host-record=many.test,198.51.100.{last}")).collect();
     let mut words = vec![
-        "--keep-in-foreground",
-        "--conf-file=/dev/null",
-        "--pid-file=",
-        "--user=root",
-        "--no-hosts",
-        "--no-resolv",
-        "--local=/test/",
         "--local-ttl=600",
         "--address=/www.test/198.51.100.7",
         "--address=/inner.test/10.9.9.9",
@@ -67,7 +60,7 @@ fn needs_root_a_gateway_of_dns_answers_each_side_and_asks_others() {
         "--mx-host=mail.test,www.test,10",
     ];
     words.extend(many.iter().map(String::as_str));
-    let names = Background::start(bed.host("out"), "dnsmasq", &words);
+    let names = bed.serve_names(&words);
     let policy = bed.policy("p.toml", POLICY);
     assert_eq!(bed.rampart(&["check", "--strict", &policy]).0, 0, "{}", bed.rampart(&["check", &policy]).1);
     let firewall = bed.up(&policy, "auto");

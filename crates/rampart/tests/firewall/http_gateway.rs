@@ -105,22 +105,7 @@ fn needs_root_a_gateway_serves_beside_the_packet_filter() {
     let bed = Bed::new();
     bed.serve(2525);
     let _nginx = nginx(&bed);
-    let _names = Background::start(
-        bed.host("out"),
-        "dnsmasq",
-        &[
-            "--keep-in-foreground",
-            "--conf-file=/dev/null",
-            "--pid-file=",
-            "--user=root",
-            "--no-hosts",
-            "--no-resolv",
-            "--local=/test/",
-            "--local=/test/",
-            "--address=/www.test/10.81.2.2",
-            "--address=/own.test/10.81.1.1",
-        ],
-    );
+    let _names = bed.serve_names(&["--address=/www.test/10.81.2.2", "--address=/own.test/10.81.1.1"]);
     let policy = bed.policy("p.toml", &format!("{PACKETS}{GATEWAY}{RULES}"));
     assert_eq!(bed.rampart(&["check", "--strict", &policy]).0, 0, "{}", bed.rampart(&["check", &policy]).1);
     let firewall = bed.up(&policy, "auto");

@@ -21,18 +21,7 @@ fn status(bed: &Bed, words: &[&str]) -> String {
 }
 
 fn names(bed: &Bed) -> Background {
-    let words = [
-        "--keep-in-foreground",
-        "--conf-file=/dev/null",
-        "--pid-file=",
-        "--user=root",
-        "--no-hosts",
-        "--no-resolv",
-        "--local=/test/",
-        "--address=/www.test/10.81.2.2",
-        "--address=/else.test/10.81.2.9",
-    ];
-    Background::start(bed.host("out"), "dnsmasq", &words)
+    bed.serve_names(&["--address=/www.test/10.81.2.2", "--address=/else.test/10.81.2.9"])
 }
 
 #[test]

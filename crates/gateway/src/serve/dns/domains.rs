@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Addresses of an answer that are told.
+/// Addresses of an answer that are announced.
 const MOST_ADDRESSES: usize = 1024;
-/// Names that are known to have been told.
-const MOST_TOLD: usize = 4096;
+/// Names of which it is remembered that they were announced.
+const MOST_REMEMBERED: usize = 4096;
 /// How long a client's answer waits for the packet filter: whoever asks waits for 5 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked which names are to be looked up, and how soon the same is at the earliest.
@@ -34,26 +34,26 @@ const LEAST: Duration = Duration::from_secs(4);
 
 /// A name, and which addresses of it: `A` or `AAAA`.
 type About = (String, Rtype);
-/// What it was told to stand for, and until when.
+/// The addresses that were announced of it, and until when they hold.
 type Known = (Vec<IpAddr>, Instant);
 
-/// What has been told, and what waits to be taken.
+/// What has been announced to the packet filter, and who waits for its acknowledgement.
 #[derive(Debug, Default)]
-pub(in super::super) struct Told {
+pub(in super::super) struct Announcements {
     to: OnceLock<SyncSender<Learned>>,
     known: Mutex<HashMap<About, Known>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     count: AtomicU64,
 }
 
-impl Told {
-    /// From now on it is told to this one.
+impl Announcements {
+    /// From now on names are announced to this one.
     pub(in super::super) fn set(&self, to: SyncSender<Learned>) {
         let _ = self.to.set(to);
     }
 
-    /// The packet filter has what was told by these numbers.
-    pub(in super::super) fn taken(&self, numbers: &[u64]) {
+    /// The packet filter has what was announced by these numbers.
+    pub(in super::super) fn acknowledged(&self, numbers: &[u64]) {
         let mut waiting = lock(&self.waiting);
         for number in numbers {
             // Who waited may have given up.
@@ -72,8 +72,8 @@ impl Told {
 
     fn note(&self, key: About, addresses: Vec<IpAddr>, until: Instant) {
         let mut known = lock(&self.known);
-        if known.len() >= MOST_TOLD {
-            // Whoever asks for thousands of names has others told anew, and nothing else.
+        if known.len() >= MOST_REMEMBERED {
+            // Whoever asks for thousands of names has others announced anew, and nothing else.
             known.clear();
         }
         known.insert(key, (addresses, until));
@@ -85,58 +85,50 @@ fn is_wanted(dns: &Dns, name: &str, kind: Rtype) -> bool {
     matches!(kind, Rtype::A | Rtype::AAAA) && dns.domains.iter().any(|it| decide::is_name(it, name))
 }
 
-/// Whether an answer may only be said once it is told.
-pub(super) fn must_be_told(
+/// The addresses of an answer that the packet filter has to have before a client does; `None` if it has them, or needs none.
+pub(super) fn to_announce(
     shared: &Shared,
     dns: &Dns,
     (name, kind): (&str, Rtype),
     answer: &Answer,
     left: u32,
-) -> bool {
-    is_wanted(dns, name, kind) && {
-        let (addresses, until) =
-            (answer.addresses(MOST_ADDRESSES), Instant::now() + Duration::from_secs(left.into()));
-        !addresses.is_empty() && !shared.dns.told.is_known(&(name.to_owned(), kind), &addresses, until)
-    }
+) -> Option<Vec<IpAddr>> {
+    let addresses = || answer.addresses(MOST_ADDRESSES);
+    is_wanted(dns, name, kind).then(|| news(shared, (name, kind), addresses(), left)).flatten()
 }
 
-/// Tells the addresses of an answer that holds for so many seconds. False if the packet filter does not have them in time.
-pub(super) async fn tell(
+/// Addresses that are to be announced; `None` if there are none, or it was done.
+fn news(
     shared: &Shared,
-    dns: &Dns,
     (name, kind): (&str, Rtype),
-    answer: &Answer,
+    addresses: Vec<IpAddr>,
     left: u32,
-) -> bool {
-    if !is_wanted(dns, name, kind) {
-        return true;
-    }
-    tell_addresses(shared, (name, kind), answer.addresses(MOST_ADDRESSES), left).await
+) -> Option<Vec<IpAddr>> {
+    let until = Instant::now() + Duration::from_secs(left.into());
+    let is_known = shared.dns.announced.is_known(&(name.to_owned(), kind), &addresses, until);
+    (!addresses.is_empty() && !is_known).then_some(addresses)
 }
 
-async fn tell_addresses(
+/// Announces addresses that hold for so many seconds. False if the packet filter does not have them in time.
+pub(super) async fn announce(
     shared: &Shared,
     (name, kind): (&str, Rtype),
     addresses: Vec<IpAddr>,
     left: u32,
 ) -> bool {
-    let told = &shared.dns.told;
+    let announced = &shared.dns.announced;
     let until = Instant::now() + Duration::from_secs(left.into());
-    let key = (name.to_owned(), kind);
-    let Some(to) = told.to.get() else { return true };
-    if addresses.is_empty() || told.is_known(&key, &addresses, until) {
-        return true;
-    }
+    let Some(to) = announced.to.get() else { return true };
     // No number of an earlier process is one of this.
     let number =
-        u64::from(std::process::id()) << 32 | told.count.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
+        u64::from(std::process::id()) << 32 | announced.count.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
     let (sender, receiver) = oneshot::channel();
-    lock(&told.waiting).insert(number, sender);
+    lock(&announced.waiting).insert(number, sender);
     let learned = Learned { number, name: name.to_owned(), addresses: addresses.clone(), lifetime: left };
     let is_taken = to.try_send(learned).is_ok() && matches!(timeout(PATIENCE, receiver).await, Ok(Ok(())));
-    lock(&told.waiting).remove(&number);
+    lock(&announced.waiting).remove(&number);
     if is_taken {
-        told.note(key, addresses, until);
+        announced.note((name.to_owned(), kind), addresses, until);
     }
     is_taken
 }
@@ -171,7 +163,7 @@ fn plain_names(gateway: &Gateway) -> Vec<About> {
     plain.flat_map(|name| [(name.clone(), Rtype::A), (name.clone(), Rtype::AAAA)]).collect()
 }
 
-/// Looks a name up and tells it; for how many seconds that holds. `None`: nobody could say, or the packet filter does not have it.
+/// Looks a name up and announces it; for how many seconds that holds. `None`: nobody could say, or the packet filter does not have it.
 async fn look_up_one(shared: &Shared, gateway: &Gateway, name: &str, kind: Rtype) -> Option<u32> {
     let Protocol::Dns(dns) = &gateway.protocol else { return None };
     let (addresses, left) = match decide::own(gateway, dns, name) {
@@ -189,5 +181,8 @@ async fn look_up_one(shared: &Shared, gateway: &Gateway, name: &str, kind: Rtype
         }
     };
     let addresses = addresses.into_iter().filter(|it| it.is_ipv4() == (kind == Rtype::A)).collect();
-    tell_addresses(shared, (name, kind), addresses, left).await.then_some(left)
+    match news(shared, (name, kind), addresses, left) {
+        Some(addresses) => announce(shared, (name, kind), addresses, left).await.then_some(left),
+        None => Some(left),
+    }
 }

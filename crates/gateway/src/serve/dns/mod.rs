@@ -40,7 +40,7 @@ pub(super) struct State {
     /// Questions that name servers are being asked, and where the answer will be.
     under_way: Mutex<HashMap<Key, watch::Receiver<Option<Outcome>>>>,
     /// What the packet filter knows of names.
-    pub(super) told: domains::Told,
+    pub(super) announced: domains::Announcements,
     /// The name server that has answered last is asked first.
     preferred: AtomicUsize,
 }
@@ -51,7 +51,7 @@ impl Default for State {
             cache: Mutex::default(),
             rates: Mutex::new(Rates::new(Instant::now())),
             under_way: Mutex::default(),
-            told: domains::Told::default(),
+            announced: domains::Announcements::default(),
             preferred: AtomicUsize::default(),
         }
     }
@@ -99,7 +99,7 @@ impl Passed {
 enum Begun {
     /// It is answered so, or not at all.
     Done(Option<Vec<u8>>),
-    /// Name servers are to be asked; or this is to be told first, for so many seconds.
+    /// Name servers are to be asked; or the packet filter has to have this first, which holds for so many seconds.
     Later(Box<Passed>, Option<(Outcome, u32)>, Admitted),
 }
 
@@ -229,7 +229,7 @@ fn said(shared: &Arc<Shared>, dns: &Dns, passed: Passed, outcome: Outcome, left:
     let question = &passed.question;
     let about = (question.text.as_str(), question.kind);
     let is_news = |answer: &Arc<Answer>| {
-        may_be_said(&passed, answer) && domains::must_be_told(shared, dns, about, answer, left)
+        may_be_said(&passed, answer) && domains::to_announce(shared, dns, about, answer, left).is_some()
     };
     if outcome.as_ref().is_some_and(is_news) {
         later(shared, passed, Some((outcome, left)))
@@ -258,7 +258,7 @@ fn key(question: &Question) -> Key {
     }
 }
 
-/// Asks name servers if nothing is known, tells what the packet filter is to know, and answers.
+/// Asks name servers if nothing is known, announces what the packet filter is to have, and answers.
 async fn finish(shared: &Shared, passed: &Passed, known: Option<(Outcome, u32)>) -> Vec<u8> {
     let question = &passed.question;
     let (outcome, left) = match known {
@@ -267,7 +267,9 @@ async fn finish(shared: &Shared, passed: &Passed, known: Option<(Outcome, u32)>)
     };
     if let (Some(answer), Protocol::Dns(dns)) = (&outcome, &passed.gateway.protocol)
         && may_be_said(passed, answer)
-        && !domains::tell(shared, dns, (&question.text, question.kind), answer, left).await
+        && let about = (question.text.as_str(), question.kind)
+        && let Some(addresses) = domains::to_announce(shared, dns, about, answer, left)
+        && !domains::announce(shared, about, addresses, left).await
     {
         return fail(shared, passed, OptRcode::SERVFAIL, "domain-late", None);
     }

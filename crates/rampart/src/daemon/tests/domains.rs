@@ -20,14 +20,18 @@ fn has(running: &Running, address: &str) -> Option<(bool, bool)> {
 }
 
 #[test]
-fn what_gateways_tell_comes_into_force_without_another_generation() {
+fn what_gateways_announce_comes_into_force_without_another_generation() {
     let running = Running::new();
     let learn = |at: u32, heard: &[(String, Learned)]| assert!(running.daemon.learn(heard, running.at(at)));
     learn(0, &[learned("www.test", "198.51.100.1", 60)]);
     assert_eq!(has(&running, "198.51.100.1"), None, "no policy names it");
     let policy = format!("{}{DOMAIN}", usual());
     let generation = running.apply(&policy, None, 1).unwrap();
-    assert_eq!(has(&running, "198.51.100.1"), Some((false, false)), "and what was told before is not known");
+    assert_eq!(
+        has(&running, "198.51.100.1"),
+        Some((false, false)),
+        "and what was announced before is not known"
+    );
     learn(
         2,
         &[
