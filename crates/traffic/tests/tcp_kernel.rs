@@ -12,10 +12,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 use traffic::tcp::{
-    Answer, Close, Ends, Engine, Message, Opening, Options, Ports, TcpPhase, TcpPlan, TcpReading,
+    Answer, Close, Ends, Engine, Message, Opening, Options, Ports, Side, TcpPhase, TcpPlan, TcpReading,
 };
 
 const BODY: usize = 20_000;
+
+/// Client ports of a run that has its own.
+const PORTS: u16 = 2_000;
 
 /// nginx in the server's namespace, ended when dropped.
 struct Nginx {
@@ -72,6 +75,11 @@ fn plan(ip: IpVersion) -> TcpPlan {
     }
 }
 
+/// Client ports that no run before used: what the kernel still holds of one, an end that was lost for instance, answers none of these SYNs.
+fn other_ports(clients: &mut Side) {
+    *clients = Side { first_port: clients.first_port + PORTS, ports: PORTS.into(), ..*clients };
+}
+
 #[test]
 fn the_client_fetches_from_nginx() {
     let _turn = testkit::turn();
@@ -81,6 +89,7 @@ fn the_client_fetches_from_nginx() {
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Client).unwrap();
     for ip in [IpVersion::V4, IpVersion::V6] {
+        let mut clients = plan(ip).clients;
         for (name, options, four_way) in [
             ("Linux's options", Options::LINUX, false),
             ("four-way", Options::LINUX, true),
@@ -88,6 +97,8 @@ fn the_client_fetches_from_nginx() {
             ("the MSS alone, tuples used again", Options::MSS, false),
         ] {
             let mut plan = plan(ip);
+            other_ports(&mut clients);
+            (plan.clients, plan.tuples) = (clients, PORTS.into());
             plan.request = Message::http_get("/page");
             plan.answer = Answer::UntilFin;
             plan.close = Close::ServerFin;
@@ -98,7 +109,7 @@ fn the_client_fetches_from_nginx() {
                 plan.opening = Opening::KeepOpen(25, vec![TcpPhase::constant(500.0, 2.0)]);
             }
             let reading = if four_way {
-                closed_four_way(&mut engine, &ports, plan.clone())
+                closed_four_way(&mut engine, &ports, plan.clone(), &mut clients)
             } else {
                 engine.run(&ports, &plan, &mut ()).unwrap()
             };
@@ -114,8 +125,9 @@ fn the_client_fetches_from_nginx() {
 
 /// While Linux closes a connection, it may lose a FIN that comes right behind the acknowledgement of its own ("we still can lose it now":
 /// `tcp_rcv_state_process`), one in ten here, and it answers only the next one. So that one is sent soon. Where a busy machine was so late
-/// that a handshake was said again too, or given up, the run is made again with the patience of the others.
-fn closed_four_way(engine: &mut Engine, ports: &Ports, mut plan: TcpPlan) -> TcpReading {
+/// that a handshake was said again too, or given up, the run is made again with the patience of the others, and from
+/// other ports: the server may wait for the last acknowledgement of a connection that was given up.
+fn closed_four_way(engine: &mut Engine, ports: &Ports, mut plan: TcpPlan, clients: &mut Side) -> TcpReading {
     let patient = std::mem::replace(&mut plan.retry, Duration::from_secs(2));
     let reading = engine.run(ports, &plan, &mut ()).unwrap();
     let c = &reading.counts;
@@ -123,6 +135,8 @@ fn closed_four_way(engine: &mut Engine, ports: &Ports, mut plan: TcpPlan) -> Tcp
         return reading;
     }
     plan.retry = patient;
+    other_ports(clients);
+    plan.clients = *clients;
     engine.run(ports, &plan, &mut ()).unwrap()
 }
 
