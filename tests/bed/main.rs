@@ -25,7 +25,7 @@ use testkit::turn;
 fn suite(dir: &Path, duts: &[&str], trial_seconds: f64, test: &str) -> PathBuf {
     let duts: Vec<String> = duts.iter().map(|d| format!("{d:?}")).collect();
     let text = format!(
-        "name = \"test\"\ntitle = \"Test\"\nsummary = \"A test's suite.\"\nduts = [{}]\n\n[profiles.quick]\nrounds = 1\n\
+        "name = \"test\"\ntitle = \"Test\"\nsummary = \"A test's suite.\"\nduts = [{}]\n\n[profiles.quick]\nrounds = 1\nrepeats = 0\n\
          trial_seconds = {trial_seconds}\n\n[[test]]\nname = \"one\"\ntitle = \"One\"\n{test}\n",
         duts.join(", ")
     );

@@ -24,8 +24,6 @@ pub const WIRE: &str = "wire";
 
 /// Processor time of other programs during a trial, in cores, from which on the trial is run again.
 const FOREIGN_LOAD: f64 = 0.10;
-/// How often one trial is run again for that.
-const REPEATS_OF_A_TRIAL: u32 = 2;
 
 /// A round that takes longer than usual is shown as no further than this until it has ended.
 const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
@@ -49,6 +47,8 @@ pub struct Cell {
     pub procedure: ProcedureSpec,
     /// How often everything is measured, at least 1.
     pub rounds: u32,
+    /// How often a trial that other programs disturb is made again.
+    pub repeats: u32,
 }
 
 impl Cell {
@@ -262,7 +262,7 @@ impl Campaign<'_> {
     /// the second would meet another firewall than the first.
     fn undisturbed(&mut self, request: &TrialRequest, rig: &mut dyn Rig) -> Result<TrialOutcome, RigError> {
         let mut outcome = rig.trial(request)?;
-        for _ in 0..REPEATS_OF_A_TRIAL {
+        for _ in 0..self.cell.repeats {
             if outcome.cpu.foreign <= FOREIGN_LOAD || self.never_quiet || request.changes_the_firewall() {
                 break;
             }

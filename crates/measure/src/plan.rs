@@ -228,6 +228,7 @@ impl TestPlan<'_> {
                 placement: levels.placement(),
                 procedure: self.variant.procedure(self.test.procedure, levels, &setup),
                 rounds: self.variant.rounds(),
+                repeats: self.variant.repeats(),
             },
             setup,
             duts: self.duts.to_vec(),

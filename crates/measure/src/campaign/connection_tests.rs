@@ -20,6 +20,7 @@ fn cell(procedure: ProcedureSpec) -> Cell {
         placement: Placement::Inline,
         procedure,
         rounds: 2,
+        repeats: 0,
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn cell(rounds: u32) -> Cell {
         placement: Placement::Inline,
         procedure: ProcedureSpec::from(ThroughputSpec { search }),
         rounds,
+        repeats: 2,
     }
 }
 
@@ -347,8 +348,16 @@ fn time_taken_by_the_hypervisor_is_marked() {
 
 #[test]
 fn trials_beside_other_programs_are_run_again_and_then_marked() {
-    // From which trial on the machine is quiet, how often the first trial of a round may be seen, and whether a mark stays.
-    for (quiet_from, again, marked) in [(0, 0, false), (1, 1, false), (2, 2, false), (usize::MAX, 2, true)] {
+    // Repeats, from which trial on the machine is quiet, how often the first trial of a round is made again, and whether a mark stays.
+    for (repeats, quiet_from, again, marked) in [
+        (2, 0, 0, false),
+        (2, 1, 1, false),
+        (2, 2, 2, false),
+        (2, usize::MAX, 2, true),
+        (1, 1, 1, false),
+        (0, usize::MAX, 0, true),
+    ] {
+        let what = format!("{repeats} repeats, quiet from {quiet_from}");
         let trials = Arc::new(Mutex::new(Vec::new()));
         let seen = trials.clone();
         let mut rig = rig("dut", 1e6);
@@ -357,12 +366,12 @@ fn trials_beside_other_programs_are_run_again_and_then_marked() {
             outcome.cpu.foreign = if n < quiet_from { 0.8 } else { 0.01 };
             Ok(outcome)
         });
-        let outcome = run_boxed(&cell(1), vec![rig]);
+        let outcome = run_boxed(&Cell { repeats, ..cell(1) }, vec![rig]);
         let recorded = outcome.runs[0].trials.len();
-        assert_eq!(trials.lock().unwrap().len(), recorded + again, "quiet from {quiet_from}");
+        assert_eq!(trials.lock().unwrap().len(), recorded + again, "{what}");
         let point = point(&outcome, "dut", Metric::Throughput);
         assert!(point.valid);
-        assert_eq!(kinds(&point).contains(&MarkKind::ForeignLoad), marked, "quiet from {quiet_from}");
+        assert_eq!(kinds(&point).contains(&MarkKind::ForeignLoad), marked, "{what}");
     }
 }
 

@@ -74,6 +74,7 @@ fn run(rounds: u32, rigs: Vec<Bulk>) -> campaign::Outcome {
         placement: Placement::Inline,
         procedure: spec(),
         rounds,
+        repeats: 0,
     };
     let mut rigs: Vec<Box<dyn Rig>> = rigs.into_iter().map(|rig| Box::new(rig) as Box<dyn Rig>).collect();
     campaign::run(&cell, &mut rigs, &mut ())

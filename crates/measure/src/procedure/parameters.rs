@@ -50,9 +50,12 @@ pub(super) enum Given {
 }
 
 pub(super) const ROUNDS: Key = Key::integer("rounds", 1, 1000);
+/// How often a trial that other programs disturb is made again.
+const REPEATS: Key = Key::integer("repeats", 0, 10);
+const DEFAULT_REPEATS: u32 = 2;
 pub(super) const TRIAL_SECONDS: Key = Key::seconds("trial_seconds");
 /// Keys that mean something to every procedure.
-const COMMON: [&Key; 2] = [&ROUNDS, &TRIAL_SECONDS];
+const COMMON: [&Key; 3] = [&ROUNDS, &REPEATS, &TRIAL_SECONDS];
 
 pub(super) const SEARCH: Key = Key::other("search", preset);
 pub(super) const LOSS_RATIO: Key = Key::number("loss_ratio", 0.0, 0.5);
@@ -153,6 +156,11 @@ impl Parameters {
     /// The rounds; a suite that was read without problems has them.
     pub(crate) fn rounds(&self) -> u32 {
         self.count(&ROUNDS)
+    }
+
+    /// How often a trial that other programs disturb is made again.
+    pub(crate) fn repeats(&self) -> u32 {
+        self.integer(&REPEATS).and_then(|n| u32::try_from(n).ok()).unwrap_or(DEFAULT_REPEATS)
     }
 
     pub(super) fn number(&self, key: &Key) -> Option<f64> {

@@ -76,6 +76,7 @@ fn run_by(has_http: bool, outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, S
         placement: Placement::Inline,
         procedure: TransactionsSpec { trial_seconds: SECONDS, limit_seconds: 10.0, has_http }.into(),
         rounds: 2,
+        repeats: 0,
     };
     let mut rigs: Vec<Box<dyn Rig>> = vec![Box::new(Application("linux", outcome))];
     let outcome = campaign::run(&cell, &mut rigs, &mut ());

@@ -180,6 +180,10 @@ impl Variant {
         self.parameters.rounds()
     }
 
+    pub(crate) fn repeats(&self) -> u32 {
+        self.parameters.repeats()
+    }
+
     pub(crate) fn procedure(&self, kind: ProcedureKind, levels: &Levels, setup: &Setup) -> ProcedureSpec {
         kind.make(&Asked { given: &self.parameters, beside: &levels.beside(), setup })
     }
