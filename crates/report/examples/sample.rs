@@ -24,8 +24,7 @@ fn main() {
     for (name, results, layout) in runs {
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir).unwrap();
-        let test =
-            |p: &measure::results::Cell| (p.test.clone(), TestExtras { title: "A test".into(), layout });
+        let test = |p: &measure::results::Cell| (p.test.clone(), TestExtras::new("A test", layout));
         let tests: std::collections::BTreeMap<_, _> = results.cells.iter().map(test).collect();
         let report = layout.name().split('-').next().unwrap_or_default();
         let published = measure::published::load(report).ok();

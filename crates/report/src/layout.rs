@@ -4,8 +4,10 @@
 mod checkpoint;
 mod eantc_tcp;
 mod nstl;
+mod nstl_runs;
 pub(crate) mod poliwall;
 
+use crate::Extras;
 use crate::table::{Cell, Head, Row, Table};
 use crate::units;
 use crate::view::{self, Block, Setting, Test, View};
@@ -24,7 +26,12 @@ struct Shape {
 
 const fn shape(layout: Layout) -> Option<Shape> {
     match layout {
-        Layout::Plain | Layout::EantcTcp | Layout::Poliwall | Layout::Checkpoint | Layout::Nstl => None,
+        Layout::Plain
+        | Layout::EantcTcp
+        | Layout::Poliwall
+        | Layout::Checkpoint
+        | Layout::Nstl
+        | Layout::NstlRuns => None,
         Layout::Eantc => Some(Shape {
             rows: &["frame"],
             columns: &["directions", "rules"],
@@ -50,17 +57,14 @@ pub(crate) struct Sheet {
 }
 
 /// The tables of a test in its layout: one a metric and firewall, then the printed ones; none in the plain layout.
-pub(crate) fn sheets(
-    view: &View<'_>,
-    test: &Test<'_>,
-    layout: Layout,
-    published: Option<&Published>,
-) -> Vec<Sheet> {
+pub(crate) fn sheets(view: &View<'_>, test: &Test<'_>, extras: &Extras) -> Vec<Sheet> {
+    let (layout, published) = (extras.layout(test.name), extras.published.as_ref());
     match layout {
         Layout::EantcTcp => return eantc_tcp::sheets(view, test, published),
         Layout::Poliwall => return poliwall::sheets(view, test, published),
         Layout::Checkpoint => return checkpoint::sheets(view, test, published),
         Layout::Nstl => return nstl::sheets(view, test, published),
+        Layout::NstlRuns => return nstl_runs::sheets(view, test, extras.against(test.name), published),
         _ => {}
     }
     let Some(shape) = shape(layout) else { return Vec::new() };

@@ -75,6 +75,15 @@ pub struct TestExtras {
     pub title: String,
     /// Layout of an original report.
     pub layout: Layout,
+    /// The test that the layout compares it with.
+    pub against: Option<String>,
+}
+
+impl TestExtras {
+    /// A test that is compared with no other.
+    pub fn new(title: impl Into<String>, layout: Layout) -> Self {
+        Self { title: title.into(), layout, against: None }
+    }
 }
 
 impl Extras {
@@ -84,7 +93,10 @@ impl Extras {
     /// [`PublishedError`] when the suite names figures that are not there.
     pub fn of_suite(suite: &Suite) -> Result<Self, PublishedError> {
         let test = |t: &measure::suite::Test| {
-            (t.name.clone(), TestExtras { title: t.title.clone(), layout: t.layout })
+            (
+                t.name.clone(),
+                TestExtras { against: t.against.clone(), ..TestExtras::new(&*t.title, t.layout) },
+            )
         };
         Ok(Self {
             title: Some(suite.title.clone()),
@@ -108,6 +120,10 @@ impl Extras {
 
     pub(crate) fn layout(&self, test: &str) -> Layout {
         self.tests.get(test).map_or(Layout::Plain, |t| t.layout)
+    }
+
+    pub(crate) fn against(&self, test: &str) -> Option<&str> {
+        self.tests.get(test).and_then(|t| t.against.as_deref())
     }
 
     pub(crate) fn test_title(&self, test: &str) -> Option<&str> {

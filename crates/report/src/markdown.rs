@@ -127,7 +127,7 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
     for table in connections {
         let _ = writeln!(out, "{}", table.markdown());
     }
-    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
+    let sheets = layout::sheets(view, test, extras);
     if !sheets.is_empty() {
         let _ = writeln!(out, "### In the layout of the original report\n");
     }

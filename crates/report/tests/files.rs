@@ -244,7 +244,7 @@ fn the_page_of_a_full_suite_is_small_and_needs_nothing_else() {
         let more = of.iter().cycle().take(60_usize.saturating_sub(of.len())).cloned();
         run.trials.extend((of.len() as u32..).zip(more).map(|(id, trial)| Trial { id, ..trial }));
     }
-    let layout = TestExtras { title: "Zero-loss throughput".into(), layout: Layout::Tolly };
+    let layout = TestExtras::new("Zero-loss throughput", Layout::Tolly);
     let extras = Extras {
         tests: [("udp-throughput".into(), layout)].into(),
         published: measure::published::load("tolly").ok(),
@@ -274,7 +274,7 @@ fn the_page_of_a_full_tcp_suite_is_small() {
     }
     let mut extras = Extras { published: measure::published::load("poliwall").ok(), ..Extras::default() };
     for test in ["lists", "flood"] {
-        extras.tests.insert(test.into(), TestExtras { title: test.into(), layout: Layout::Poliwall });
+        extras.tests.insert(test.into(), TestExtras::new(test, Layout::Poliwall));
     }
     let page = render(&results, Format::Html, &extras).unwrap();
     assert!(page.contains("Rows are of several seconds"), "joined, and said so");

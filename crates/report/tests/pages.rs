@@ -47,7 +47,7 @@ fn pages_are_well_formed() {
         };
         let mut extras = Extras::default();
         for cell in &results.cells {
-            extras.tests.insert(cell.test.clone(), TestExtras { title: "A test".into(), layout });
+            extras.tests.insert(cell.test.clone(), TestExtras::new("A test", layout));
         }
         let page = render(&results, Format::Html, &extras).unwrap();
         let ids = attributes(&page, "id");

@@ -99,7 +99,7 @@ fn point(cell: u32, dut: &str, metric: Metric, value: f64) -> Point {
 
 #[test]
 fn the_layout_is_that_of_the_report_beside_its_printed_runs() {
-    let test = TestExtras { title: "HTTP".into(), layout: Layout::Nstl };
+    let test = TestExtras::new("HTTP", Layout::Nstl);
     let published = measure::published::load("compaq").ok();
     let extras = Extras { tests: [("http".to_owned(), test)].into(), published, ..Extras::default() };
     let markdown = render(&run(), Format::Markdown, &extras).unwrap();
@@ -115,6 +115,72 @@ fn the_layout_is_that_of_the_report_beside_its_printed_runs() {
         assert!(sheets.contains(needle), "{needle} in {sheets}");
     }
     assert_eq!(sheets.matches("| 60 | ").count(), 1, "eight rows of printed figures, two measured");
+}
+
+/// The rate of nftables' base run, and of its run with 100 rules: 20 % less with 1 client, and as much with 72.
+#[test]
+fn a_run_with_one_change_is_shown_by_its_difference_beside_the_printed_one() {
+    let mut base = run();
+    base.points.retain(|point| point.metric == Metric::TransactionsPerMinute);
+    let mut changed = base.clone();
+    for (cell, id) in base.cells.iter_mut().zip(0..) {
+        (cell.test, cell.id) = ("run-1".into(), id);
+    }
+    for (cell, id) in changed.cells.iter_mut().zip(2..) {
+        (cell.test, cell.id) = ("run-14".into(), id);
+        cell.factors.insert("rules".into(), Level::read("rules", "100"));
+    }
+    for found in &mut changed.runs {
+        found.cell += 2;
+    }
+    for point in &mut changed.points {
+        point.cell += 2;
+    }
+    for (run, less) in [(&mut base, 1.0), (&mut changed, 0.8)] {
+        for point in &mut run.points {
+            let share = if point.dut == "nftables" && point.cell % 2 == 0 { less } else { 1.0 };
+            point.value *= share;
+            point.rounds = [0.99, 1.0, 1.01].map(|noise| point.value * noise).into();
+        }
+    }
+    base.cells.extend(changed.cells);
+    base.runs.extend(changed.runs);
+    base.points.extend(changed.points);
+
+    let test = |against: Option<&str>| TestExtras {
+        against: against.map(str::to_owned),
+        ..TestExtras::new("A run", Layout::NstlRuns)
+    };
+    let tests = [("run-1".to_owned(), test(None)), ("run-14".to_owned(), test(Some("run-1")))].into();
+    let published = measure::published::load("compaq").ok();
+    let extras = Extras { tests, published, ..Extras::default() };
+    let markdown = render(&base, Format::Markdown, &extras).unwrap();
+    let sheets: Vec<&str> = markdown.split("### In the layout of the original report").skip(1).collect();
+    assert_eq!(sheets.len(), 2, "{markdown}");
+    let difference =
+        sheets.iter().find(|sheet| sheet.contains("against those of run-1, in percent")).unwrap();
+    for needle in [
+        "| Clients | linux | nftables | Raptor Eagle NT 3.06, as printed: another machine |",
+        "| 1 | 0 % (",
+        "| -20 % (-2",
+        // 306.03 instead of 300.26, and 583.23 instead of 573.71.
+        "| +1.9 % |",
+        "| 72 | 0 % (",
+        "| +1.7 % |",
+        "| mean | 0 % | -10 % | +1.8 % |",
+        "The printed change: 100 rules",
+    ] {
+        assert!(difference.contains(needle), "{needle} in {difference}");
+    }
+    let own = sheets.iter().find(|sheet| !sheet.contains("in percent")).unwrap();
+    assert!(own.contains("Measured here: transactions a minute"), "{own}");
+
+    // The base run was left out of this one: there is nothing to compare with, and the run shows its own figures.
+    base.cells.retain(|cell| cell.test == "run-14");
+    base.runs.retain(|run| run.cell >= 2);
+    base.points.retain(|point| point.cell >= 2);
+    let markdown = render(&base, Format::Markdown, &extras).unwrap();
+    assert!(markdown.contains("Measured here: transactions a minute") && !markdown.contains("in percent**"));
 }
 
 #[test]

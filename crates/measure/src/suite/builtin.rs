@@ -17,6 +17,7 @@ const SUITES: &[(&str, &str)] = &[
     ("checkpoint", include_str!("../../../../suites/checkpoint.toml")),
     ("nstl", include_str!("../../../../suites/nstl.toml")),
     ("nstl-http", include_str!("../../../../suites/nstl-http.toml")),
+    ("nstl-runs", include_str!("../../../../suites/nstl-runs.toml")),
     ("rfc9411", include_str!("../../../../suites/rfc9411.toml")),
 ];
 

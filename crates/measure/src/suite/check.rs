@@ -143,7 +143,7 @@ fn tests(
 ) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
     for section in root.sections("test", c) {
-        let Some(test) = test(section, profiles, c) else { continue };
+        let Some(test) = test(section, &tests, profiles, c) else { continue };
         if tests.iter().any(|other| other.name == test.name) {
             c.report(test.span.clone(), format!("there is another test called `{}`", test.name), None);
         }
@@ -162,6 +162,7 @@ fn tests(
 
 fn test(
     s: Section<'_>,
+    before: &[Test],
     profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Option<Test> {
@@ -171,6 +172,7 @@ fn test(
     let title = s.required_text("title", "\"Throughput\"", c);
     let procedure = procedure(&s, c);
     let layout = layout(&s, c);
+    let against = against(&s, layout, before, c);
     let factors = factors(&s, "[test.factors]", procedure, c);
     let parameters = Parameters::read(&s, c);
     refuse_idle_parameters(&s, procedure, c);
@@ -192,6 +194,7 @@ fn test(
         title: title?.value.to_owned(),
         procedure: procedure?,
         layout: layout?,
+        against,
         span,
         variants,
     };
@@ -249,6 +252,25 @@ fn layout(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Layout> {
         c.report(name.span, format!("no layout is called `{}`", name.value), help);
     }
     found
+}
+
+/// The test that this one is shown as a difference from.
+fn against(
+    s: &Section<'_>,
+    layout: Option<Layout>,
+    before: &[Test],
+    c: &mut Collector<'_>,
+) -> Option<String> {
+    let name = s.text("against", c)?;
+    if layout.is_some_and(|layout| layout != Layout::NstlRuns) {
+        let help = Some(format!("write layout = {:?} beside it", Layout::NstlRuns.name()));
+        c.report(s.key_span("against"), "`against` means nothing to this layout", help);
+    }
+    if !before.iter().any(|test| test.name == name.value) {
+        let help = c.suggestion(name.value, before.iter().map(|test| test.name.as_str()));
+        c.report(name.span, format!("no test before this one is called `{}`", name.value), help);
+    }
+    Some(name.value.to_owned())
 }
 
 /// A parameter that means nothing to the test's procedure would be a silent slip.

@@ -76,11 +76,13 @@ pub enum Layout {
     Checkpoint,
     /// As Compaq did in 1997: virtual clients down, firewalls across.
     Nstl,
+    /// As Compaq did in 1997 for runs with one change: the difference from another test in percent, firewalls across.
+    NstlRuns,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 8] = [
+    pub const ALL: [Layout; 9] = [
         Layout::Plain,
         Layout::Eantc,
         Layout::Tolly,
@@ -89,6 +91,7 @@ impl Layout {
         Layout::Poliwall,
         Layout::Checkpoint,
         Layout::Nstl,
+        Layout::NstlRuns,
     ];
 
     /// As suites write it.
@@ -102,6 +105,7 @@ impl Layout {
             Layout::Poliwall => "poliwall",
             Layout::Checkpoint => "checkpoint",
             Layout::Nstl => "nstl",
+            Layout::NstlRuns => "nstl-runs",
         }
     }
 
@@ -155,6 +159,8 @@ pub struct Test {
     pub procedure: ProcedureKind,
     /// How the report lays it out.
     pub layout: Layout,
+    /// The test before it that the layout compares it with.
+    pub against: Option<String>,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
     variants: BTreeMap<Profile, Variant>,

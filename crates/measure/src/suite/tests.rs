@@ -129,6 +129,16 @@ const ROWS: &[(&str, &str, &str)] = &[
         "procedure = \"throughput\"\nlayout = \"plane\"",
         "small.toml:13:10: no layout is called `plane`\n  did you mean `plain`?",
     ),
+    (
+        "procedure = \"throughput\"",
+        "procedure = \"throughput\"\nlayout = \"nstl-runs\"\nagainst = \"rate\"",
+        "small.toml:14:11: no test before this one is called `rate`\n  there are none",
+    ),
+    (
+        "procedure = \"throughput\"",
+        "procedure = \"throughput\"\nagainst = \"other\"",
+        "small.toml:13:1: `against` means nothing to this layout\n  write layout = \"nstl-runs\" beside it\nsmall.toml:13:11: no test before this one is called `other`",
+    ),
     ("factors.rules", "factors.rule", "small.toml:14:9: no factor is called `rule`\n  did you mean `rules`?"),
     ("[0, 4]", "[0, 4, 0]", "small.toml:14:24: `rules` has the level 0 twice"),
     ("[0, 4]", "[]", "small.toml:14:17: `rules` has no levels\n  it takes 0 (no filter) to 100,000"),
@@ -226,6 +236,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("checkpoint", [16, 44, 44], 5.9),
     ("nstl", [18, 18, 18], 5.5),
     ("nstl-http", [18, 18, 18], 7.9),
+    ("nstl-runs", [27, 72, 72], 6.5),
     ("rfc9411", [8, 22, 22], 10.5),
 ];
 

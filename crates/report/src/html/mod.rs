@@ -218,7 +218,7 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
     let cpu_block = test.blocks.iter().find(rate).or(test.blocks.first());
     let cpu_table = cpu_block.map(tables::cpu).filter(|t| !t.rows.is_empty());
     let cpu_figure = cpu_block.and_then(|b| figures::cpu(b, ids));
-    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
+    let sheets = layout::sheets(view, test, extras);
     TestPart {
         id: slug(test.name),
         name: test.name.into(),

@@ -11,9 +11,9 @@ use measure::published::{self, Published};
 use measure::results::{Metric, Reading};
 
 /// What the report varies.
-const CLIENTS: &str = "clients";
+pub(super) const CLIENTS: &str = "clients";
 /// The printed metrics.
-const RATE: &str = "transaction-rate";
+pub(super) const RATE: &str = "transaction-rate";
 const FAILURES: &str = "failures";
 
 /// The tables of a test in the report's way, as far as it has transactions.

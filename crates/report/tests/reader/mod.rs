@@ -15,7 +15,7 @@ pub(crate) fn page(results: &Results) -> String {
 
 /// What a suite says of a test in that layout.
 pub(crate) fn with_layout(test: &str, layout: Layout) -> Extras {
-    let extras = TestExtras { title: "A title <&>".into(), layout };
+    let extras = TestExtras::new("A title <&>", layout);
     let report = layout.name().split('-').next().unwrap();
     let published = measure::published::load(report).ok();
     Extras { tests: [(test.to_string(), extras)].into(), published, ..Extras::default() }
