@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        let rows: [(&[(&str, &str)], Option<f64>); 7] = [
+        type Files = &'static [(&'static str, &'static str)];
+        let rows: [(Files, Option<f64>); 7] = [
             (&[], None),
             (&[("cpu.max", "max 100000\n")], None),
             (&[("cpu.max", "150000 100000\n")], Some(1.5)),
