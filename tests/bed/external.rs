@@ -224,6 +224,40 @@ fn a_driver_outside_the_tree_is_measured_beside_others() {
     assert!(shown(&nobody).contains("ended instead of answering to hello"), "{}", shown(&nobody));
 }
 
+/// Whatever a driver starts is the firewall's, wherever it goes: here a worker on another core that has left its group, its session, its
+/// namespace and its parent.
+#[test]
+fn work_that_a_driver_hides_elsewhere_costs_a_value_of_one_core() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers/nftables_driver.py");
+    let honest = std::fs::read_to_string(&example).unwrap();
+    let work = "    subprocess.run([\"env\", \"-i\", \"/bin/sh\", \"-c\", \"setsid unshare -n taskset -c 1 timeout 100 \"\n    \
+                \"sh -c 'while :; do :; done' >/dev/null 2>&1 &\"], check=True)\n    setting(\"ipv4/ip_forward\", \"1\")";
+    let driver = honest.replacen("    setting(\"ipv4/ip_forward\", \"1\")", work, 1).replacen(
+        "\"example-driver\"",
+        "\"hider\"",
+        1,
+    );
+    let path = dir.path().join("hider.py");
+    std::fs::write(&path, driver).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let suite = suite(dir.path(), &["linux"], 0.2, "procedure = \"latency\"\nloads = [2000]");
+    let duts = format!("program:{},nftables", path.display());
+    let out = dir.path().join("out");
+    let output = bench(&["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let results = report::load(&out).unwrap_or_else(|error| panic!("{error}: {}", shown(&output)));
+    let elsewhere = |dut: &str| {
+        let points = of(&results, dut);
+        assert!(!points.is_empty(), "{dut} is not in the results");
+        points.iter().any(|point| point.marks.iter().any(|mark| mark.kind == MarkKind::WorkElsewhere))
+    };
+    assert!(elsewhere("hider"), "{:?}", results.points);
+    assert!(!elsewhere("nftables"), "{:?}", results.points);
+}
+
 /// A firewall that keeps its policy while it is proved by frames, which open nothing, and lets a client do everything that has a connection.
 #[test]
 fn a_policy_that_holds_in_proofs_alone_costs_the_values_of_what_sockets_carry() {

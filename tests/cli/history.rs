@@ -80,6 +80,7 @@ fn history_keeps_runs_and_follows_their_points() {
     for (arguments, status, said) in rows {
         check(arguments, &history(&file, arguments), *status, said);
     }
+    check(&["list"], &history(dir.path(), &["list"]), 2, &["is a folder: name a file in it"]);
     std::fs::write(&file, "not a database at all, and long enough to be one: ".repeat(40)).unwrap();
     check(&["list"], &history(&file, &["list"]), 2, &["is damaged or no SQLite database", "move it away"]);
     check(&["list"], &history(Path::new("off"), &["list"]), 2, &["the history is off"]);
@@ -133,6 +134,12 @@ fn several_runs_are_compared_with_the_first_or_the_one_that_is_named() {
     folders(dir.path());
     let run = |day: u32| dir.path().join(format!("run-{day:02}")).to_str().unwrap().to_owned();
     let [one, four, nine] = [run(1), run(4), run(9)];
+    let (of_one, page) = (format!("{one}/results.json"), format!("{one}/report.html"));
+    // Nobody writes into it, and it has no end.
+    let endless = dir.path().join("endless");
+    std::fs::create_dir(&endless).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", endless.join("results.json")).unwrap();
+    let endless = endless.to_str().unwrap().to_owned();
     let heading = |new: &str, old: &str| format!("{new} / {old}");
     // In the ninth linux forwards about twice as much as in the first and the fourth.
     let rise = "throughput{dut=linux} > 1.5";
@@ -146,6 +153,10 @@ fn several_runs_are_compared_with_the_first_or_the_one_that_is_named() {
         (vec![&one, &four, "--reference", &nine], 0, vec![heading(&one, &nine), heading(&four, &nine)]),
         (vec![&one, &four, &nine, "--json"], 0, vec!["\"reference\": ".into(), "\"pairs\"".into()]),
         (vec![&one, &four, "--json"], 0, vec!["\"intervals_overlap\"".into()]),
+        (vec![&one, &one], 0, vec!["this is one run twice".into()]),
+        (vec![&of_one, &four], 0, vec!["new / old".into()]),
+        (vec![&page, &four], 2, vec!["is a file: name the folder of a run".into()]),
+        (vec![&one, &endless], 2, vec!["it is no file".into()]),
         (vec![&one], 2, vec!["DIR".into()]),
         (vec![&one, "/nowhere", &nine], 2, vec!["/nowhere".into()]),
     ];

@@ -73,6 +73,10 @@ fn commands_end_with_the_right_status_and_words() {
         (&["history", "trend", "--help"], 0, &["--set <FACTOR=V", "--over"]),
         (&["walk"], 2, &["unrecognized subcommand"]),
         (&["run"], 2, &["SUITE"]),
+        (&["run", "DEMO"], 2, &["did you mean `demo`?"]),
+        (&["run", "demo.toml", "--dry-run", "--dut", " nftables , linux"], 0, &["nftables, linux"]),
+        (&["run", "demo", "--dut", "NFTABLES"], 2, &["did you mean `nftables`?"]),
+        (&["run", "demo", "--dut", "program:"], 2, &["names no file"]),
         (&["run", "dmeo"], 2, &["there is no suite named dmeo", "did you mean `demo`?"]),
         (&["run", "demo", "--dut", "nftabels"], 2, &["did you mean `nftables`?"]),
         (&["run", "./none.toml"], 2, &["cannot read the suite ./none.toml"]),
@@ -211,6 +215,36 @@ fn what_the_machine_lacks_is_status_3() {
             .unwrap();
         check(&arguments, &output, 3, said);
     }
+}
+
+/// Needs root, to make a control group. In one with a small quota the bench would never end.
+#[test]
+fn a_quota_that_the_bench_cannot_live_with_is_status_3() {
+    let group = Path::new("/sys/fs/cgroup/cpu").join(format!("rampart-bench-{}", std::process::id()));
+    let group = if group.parent().is_some_and(|cpu| cpu.join("cpu.cfs_quota_us").exists()) {
+        std::fs::create_dir(&group).unwrap();
+        std::fs::write(group.join("cpu.cfs_quota_us"), "120000").unwrap();
+        group
+    } else {
+        let group = Path::new("/sys/fs/cgroup").join(group.file_name().unwrap());
+        // The controller may be on already.
+        let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu");
+        std::fs::create_dir(&group).unwrap();
+        std::fs::write(group.join("cpu.max"), "120000 100000").unwrap();
+        group
+    };
+    for arguments in [["run", "demo", "--dut", "wire"].as_slice(), &["calibrate"]] {
+        let output = Command::new("sh")
+            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+            .arg(group.join("cgroup.procs"))
+            .arg(env!("CARGO_BIN_EXE_rampart-bench"))
+            .args(arguments)
+            .env("RAMPART_BENCH_HISTORY", "off")
+            .output()
+            .unwrap();
+        check(arguments, &output, 3, &["the time of 1.20 cores: it needs 2", "without such a quota"]);
+    }
+    std::fs::remove_dir(&group).unwrap();
 }
 
 /// Needs root, to become somebody who is not.

@@ -70,6 +70,9 @@ pub enum HistoryError {
         /// What SQLite says.
         detail: String,
     },
+    /// A folder where the file should be.
+    #[error("{0} is a folder: name a file in it, as in {0}/history.sqlite")]
+    IsFolder(PathBuf),
     /// Anything else that SQLite reports.
     #[error("{path}: {detail}")]
     Sqlite {
@@ -105,6 +108,9 @@ impl HistoryError {
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             other => other.to_string(),
         };
+        if path.is_dir() {
+            return Self::IsFolder(path);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged { path, detail },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),

@@ -259,11 +259,12 @@ impl Campaign<'_> {
     }
 
     /// Runs a trial, and runs it again while other programs disturb it. One that changes the firewall is not run again, because
-    /// the second would meet another firewall than the first.
+    /// the second would meet another firewall than the first; nor is one in which the firewall did what no firewall may do.
     fn undisturbed(&mut self, request: &TrialRequest, rig: &mut dyn Rig) -> Result<TrialOutcome, RigError> {
         let mut outcome = rig.trial(request)?;
         for _ in 0..self.cell.repeats {
-            if outcome.cpu.foreign <= FOREIGN_LOAD || self.never_quiet || request.changes_the_firewall() {
+            let must_stand = request.changes_the_firewall() || outcome.shows_misconduct();
+            if outcome.cpu.foreign <= FOREIGN_LOAD || self.never_quiet || must_stand {
                 break;
             }
             outcome = rig.trial(request)?;

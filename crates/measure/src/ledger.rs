@@ -60,8 +60,9 @@ pub struct FramePlaces {
 
 impl FramePlaces {
     /// Frames that arrived, but not as they should.
-    pub fn arrived(&self) -> u64 {
-        self.corrupted + self.wrong_port + self.altered.values().sum::<u64>()
+    fn arrived(&self) -> i128 {
+        let altered = self.altered.values().map(|count| i128::from(*count));
+        i128::from(self.corrupted) + i128::from(self.wrong_port) + altered.sum::<i128>()
     }
 }
 
@@ -135,20 +136,22 @@ impl Ledger {
 
     /// What no entry explains; zero in a balanced ledger.
     pub fn residual(&self) -> i64 {
-        let total = |named: &Named| named.values().sum::<u64>();
+        // What a firewall or a file says that it counted may be any number.
+        let total = |named: &Named| named.values().map(|count| i128::from(*count)).sum::<i128>();
         let placed = match &self.places {
             Places::Frames(places) => {
                 total(&places.ring_full)
                     + total(&places.dropped_by_firewall)
                     + total(&places.lost_in_stack)
                     + places.arrived()
-                    + places.not_received
+                    + i128::from(places.not_received)
             }
             Places::Connections(places) => total(&places.failed),
             Places::Application(places) => total(&places.failed),
-            Places::Bulk(places) => places.under_way,
+            Places::Bulk(places) => i128::from(places.under_way),
         };
-        self.offered as i64 - (self.not_sent + self.received + placed) as i64
+        let left = i128::from(self.offered) - i128::from(self.not_sent) - i128::from(self.received) - placed;
+        left.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
     /// The places of frames; none where something else was counted.

@@ -275,14 +275,16 @@ fn duts(suite: &Suite, options: &Options) -> Result<Vec<String>, PlanError> {
     let Some(duts) = &options.duts else {
         return Ok(suite.duts.iter().map(|dut| dut.value.clone()).collect());
     };
-    if duts.is_empty() || duts.iter().any(|dut| dut.is_empty()) {
+    // Whoever quotes a list may write it with spaces.
+    let duts: Vec<String> = duts.iter().map(|dut| dut.trim().to_owned()).collect();
+    if duts.is_empty() || duts.iter().any(String::is_empty) {
         return Err(option_error("--dut", "name at least one firewall, as in --dut linux,nftables"));
     }
     if let Some(twice) = duts.iter().enumerate().find(|(i, dut)| duts[..*i].contains(dut)).map(|(_, dut)| dut)
     {
         return Err(option_error("--dut", format!("`{twice}` is named twice")));
     }
-    Ok(duts.clone())
+    Ok(duts)
 }
 
 /// `--set`, `--cores` and `--placement` as levels that take the place of the suite's.

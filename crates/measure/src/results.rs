@@ -374,7 +374,7 @@ pub struct CpuUse {
     /// absent, like the next two.
     #[serde(default, skip_serializing_if = "is_default")]
     pub programs: f64,
-    /// By kernel threads and interrupts on cores that the trial does not own, in cores.
+    /// By kernel threads, interrupts and the firewall's programs on cores that the trial does not own, in cores.
     #[serde(default, skip_serializing_if = "is_default")]
     pub elsewhere: f64,
     /// By programs that are neither the bench's nor the firewall's, in cores.

@@ -56,7 +56,10 @@ pub(crate) fn account(
             BTreeMap::new()
         });
         let by_links = link_losses(before.links, site);
-        let counted = by_firewall.values().chain(by_links.values()).sum::<u64>();
+        let counted = by_firewall
+            .values()
+            .chain(by_links.values())
+            .fold(0, |sum: u64, count| sum.saturating_add(*count));
         // A firewall that reassembles counts a datagram where another counts its fragments.
         let mut forbidden = counted.saturating_sub(lost).clamp(stopped / u64::from(fragments), stopped);
         places.dropped_by_firewall = less(by_firewall, &mut forbidden);

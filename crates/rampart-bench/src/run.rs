@@ -53,6 +53,9 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     check_needs(&plan)?;
     check_own_stacks(&plan, args)?;
     check_root()?;
+    // Each core generates without a pause, and whoever watches over it needs a part of one.
+    let generating = plan.cells.iter().map(|cell| cell.setup.traffic.cores).max().unwrap_or(1);
+    testbed::quota::check(f64::from(generating) + 1.0)?;
     let _alone = machine::alone(interrupt)?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
@@ -102,7 +105,10 @@ pub(crate) fn change_words(change: &Change) -> String {
 /// A suite by name or path.
 pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
     let parse = |file: &str, text: &str| Suite::parse(file, text).map_err(Failure::wrong_text);
-    if let Some(text) = measure::suite::builtin(name) {
+    // Whoever has seen the suites' files may write one's name with the ending.
+    let without_ending = name.strip_suffix(".toml").filter(|_| !Path::new(name).exists()).unwrap_or(name);
+    if let Some(text) = measure::suite::builtin(without_ending) {
+        let name = without_ending;
         return parse(&format!("suites/{name}.toml"), text);
     }
     let looks_like_path = name.contains(['/', '.']);
@@ -326,7 +332,7 @@ impl Run {
             journal,
             results,
             display: Display::new(plan.typical_seconds()),
-            cpu: CpuSnapshot::take(&[], &[])?,
+            cpu: CpuSnapshot::take(&[], &[], None)?,
             _tables: tables,
             _priority: priority,
         })
@@ -380,7 +386,7 @@ impl Run {
         self.display.finish();
         self.results.complete = complete;
         self.results.environment.load_after = testbed::environment::load_average();
-        self.results.environment.stolen = CpuSnapshot::take(&[], &[])?.stolen_since(&self.cpu);
+        self.results.environment.stolen = CpuSnapshot::take(&[], &[], None)?.stolen_since(&self.cpu);
         report::harmless(self.results).map_err(|defect| report::ReportError::Render(defect).into())
     }
 }

@@ -171,6 +171,10 @@ fn key<'a>(point: &Reading<'a>) -> Key<'a> {
 fn warnings(old: &Results, new: &Results) -> Vec<String> {
     let (a, b) = (&old.environment, &new.environment);
     let mut warnings = Vec::new();
+    if old.started == new.started && old == new {
+        warnings
+            .push("this is one run twice, so no value differs and no condition can tell anything".to_owned());
+    }
     let mut differs = |what: &str, old: &str, new: &str| {
         if old != new {
             let shown = |s: &str| if s.is_empty() { "not known".to_string() } else { s.to_string() };

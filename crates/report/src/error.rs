@@ -27,6 +27,9 @@ pub enum ReportError {
         "{0} holds no results: expected results.json or points.jsonl there, as `rampart-bench run --out` writes them"
     )]
     NoResults(PathBuf),
+    /// A file where a run's folder should be.
+    #[error("{0} is a file: name the folder of a run, as `rampart-bench run --out` makes it")]
+    NoFolder(PathBuf),
     /// A file is not what it should be.
     #[error("{path}:{line}:{column}: {message}")]
     Malformed {

@@ -174,7 +174,8 @@ impl Writer {
 pub fn read(dir: &Path) -> Result<Results, ReportError> {
     let path = dir.join(FILE_NAME);
     // A line that was cut within a character is no UTF-8; it is still only the last line that suffers.
-    let bytes = std::fs::read(&path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    let bytes =
+        crate::write::whole_file(&path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.split_inclusive('\n').enumerate();
     let first = header_line(lines.next().map_or("", |(_, l)| l), &path)?;

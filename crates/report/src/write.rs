@@ -91,21 +91,52 @@ fn make_readable(file: &std::fs::File) -> std::io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
 
+/// A run's results are no larger: those of the longest suites have some megabytes.
+const LARGEST_FILE: u64 = 1 << 30;
+
+/// Reads a file of results, and nothing that has no end or that somebody would have to write first.
+pub(crate) fn whole_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let facts = std::fs::metadata(path)?;
+    if facts.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    if !facts.is_file() {
+        return Err(std::io::Error::other("it is no file"));
+    }
+    if facts.len() > LARGEST_FILE {
+        return Err(std::io::Error::other("it has more than 1 GiB, which no results have"));
+    }
+    std::fs::read(path)
+}
+
+/// The folder of a run, which may be named by one of its files.
+fn folder_of(path: &Path) -> Result<PathBuf, ReportError> {
+    if !path.is_file() {
+        return Ok(path.to_owned());
+    }
+    let is_of_a_run =
+        [Format::Json.file_name(), journal::FILE_NAME].map(|name| path.ends_with(name)).contains(&true);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if is_of_a_run { Ok(folder.to_owned()) } else { Err(ReportError::NoFolder(path.to_owned())) }
+}
+
 /// Reads a run's folder: `results.json`, or what its journal `points.jsonl` holds when the run did not finish.
 ///
 /// # Errors
 /// [`ReportError::NoResults`] when neither is there, or what is wrong with the one that is.
 pub fn load(dir: &Path) -> Result<Results, ReportError> {
+    let dir = &folder_of(dir)?;
     let path = dir.join(Format::Json.file_name());
-    let (read, path) = match std::fs::read_to_string(&path) {
-        Ok(text) => (json::from_str(&text, &path)?, path),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => match journal::read(dir) {
-            Err(ReportError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Err(ReportError::NoResults(dir.into()));
-            }
-            read => (read?, dir.join(journal::FILE_NAME)),
-        },
-        Err(source) => return Err(ReportError::Read { path, source }),
-    };
+    let (read, path) =
+        match whole_file(&path).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other)) {
+            Ok(text) => (json::from_str(&text, &path)?, path),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => match journal::read(dir) {
+                Err(ReportError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(ReportError::NoResults(dir.into()));
+                }
+                read => (read?, dir.join(journal::FILE_NAME)),
+            },
+            Err(source) => return Err(ReportError::Read { path, source }),
+        };
     sound::sound(read).map_err(|why| ReportError::Contradiction { path, why })
 }

@@ -5,7 +5,7 @@ mod programs;
 
 use crate::error::TestbedError;
 use measure::results::{CoreUse, CpuUse};
-use programs::Programs;
+use programs::{Programs, Tested};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
@@ -20,6 +20,7 @@ pub struct CpuSnapshot {
     /// Cores that the trial works on.
     own_cores: Vec<u32>,
     programs: Programs,
+    firewall: Tested,
 }
 
 /// Clock ticks of one core since boot, as `proc(5)` orders them.
@@ -34,16 +35,17 @@ struct Ticks {
 
 impl CpuSnapshot {
     /// Reads all cores, all programs, and these threads (a firewall's receive threads; threads that are gone are left out).
-    /// `own_cores` are those that the trial works on.
+    /// `own_cores` are those that the trial works on, and `firewall` is the namespace of its firewall.
     ///
     /// # Errors
     /// [`TestbedError::Io`] when `/proc/stat` cannot be read.
-    pub fn take(threads: &[i32], own_cores: &[u32]) -> Result<Self, TestbedError> {
+    pub fn take(threads: &[i32], own_cores: &[u32], firewall: Option<&str>) -> Result<Self, TestbedError> {
         let programs = Programs::now();
         let text = fs::read_to_string("/proc/stat").map_err(TestbedError::io("read", "/proc/stat"))?;
         let threads = threads.iter().filter_map(|&thread| Some((thread, thread_ns(thread)?))).collect();
         let own_cores = own_cores.to_vec();
-        Ok(Self { taken: Instant::now(), cores: parse_stat(&text), threads, own_cores, programs })
+        let firewall = Tested::new(firewall);
+        Ok(Self { taken: Instant::now(), cores: parse_stat(&text), threads, own_cores, programs, firewall })
     }
 
     /// What was used between an earlier snapshot and this one, as shares of a core. The firewall's share is there
@@ -62,13 +64,13 @@ impl CpuSnapshot {
             .collect();
         let firewall = (!used.is_empty()).then(|| used.iter().sum::<u64>() as f64 / elapsed);
         let counted = self.threads.keys().copied().collect();
-        let spent = self.programs.since(&earlier.programs, &self.own_cores, &counted);
+        let spent = self.programs.since(&earlier.programs, &self.own_cores, &counted, &self.firewall);
         let not_own = cores.iter().filter(|core| !self.own_cores.contains(&core.core));
         let interrupts: f64 = not_own.map(|core| core.interrupt).sum();
         CpuUse {
             firewall,
             programs: spent.firewall_ns as f64 / elapsed,
-            elsewhere: spent.kernel_ns as f64 / elapsed + interrupts,
+            elsewhere: (spent.kernel_ns + spent.firewall_elsewhere_ns) as f64 / elapsed + interrupts,
             foreign: spent.foreign_ns as f64 / elapsed,
             cores,
         }
@@ -149,6 +151,7 @@ mod tests {
             threads: threads.iter().copied().collect(),
             own_cores: vec![0],
             programs: Programs::default(),
+            firewall: Tested::default(),
         }
     }
 
@@ -176,8 +179,8 @@ mod tests {
 
     #[test]
     fn without_threads_the_firewall_cannot_be_distinguished() {
-        let now = CpuSnapshot::take(&[], &[]).unwrap();
-        let later = CpuSnapshot::take(&[], &[]).unwrap();
+        let now = CpuSnapshot::take(&[], &[], None).unwrap();
+        let later = CpuSnapshot::take(&[], &[], None).unwrap();
         assert_eq!(later.since(&now).firewall, None);
         assert!(!later.since(&now).cores.is_empty());
     }

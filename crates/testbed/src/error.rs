@@ -17,7 +17,7 @@ pub enum TestbedError {
         remedy: String,
     },
     /// A program that a driver or the bed starts is not installed (exit status 3).
-    #[error("`{program}` is not installed: install the package {package}")]
+    #[error("`{program}` is not installed: {}", where_from(package))]
     ProgramMissing {
         /// The program's name.
         program: String,
@@ -101,5 +101,13 @@ impl TestbedError {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// What is in no package says itself where it is from.
+fn where_from(package: &str) -> String {
+    match package.strip_prefix("none: ") {
+        Some(elsewhere) => elsewhere.to_owned(),
+        None => format!("install the package {package}"),
     }
 }

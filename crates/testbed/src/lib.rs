@@ -20,10 +20,12 @@ pub mod leftovers;
 mod link;
 pub mod machine_lock;
 pub mod netns;
+mod origin;
 pub mod placement;
 pub mod policy;
 pub mod priority;
 mod program;
+pub mod quota;
 pub mod tables;
 
 pub use error::TestbedError;

@@ -190,6 +190,14 @@ fn processes_in(name: &str) -> Vec<Pid> {
     numbers.filter(is_there).map(Pid::from_raw).collect()
 }
 
+/// Whether a process is in the namespace of a bed.
+pub(crate) fn is_in_a_bed(pid: u32) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let there = identity(&Path::new("/proc").join(format!("{pid}/ns/net")));
+    let beds = names().into_iter().filter(|name| name.starts_with("rb-"));
+    there.is_some() && beds.map(|name| Namespace::path_of(&name)).any(|path| identity(&path) == there)
+}
+
 /// Runs `work` in a namespace that has no name and is gone afterwards.
 pub(crate) fn in_a_new_one(
     work: impl FnOnce() -> Result<(), TestbedError> + Send,

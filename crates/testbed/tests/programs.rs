@@ -51,6 +51,17 @@ fn the_example_enforces_its_rules() {
     });
 }
 
+/// Answers of a program that is set up and then asked twice for its counters. No error is one that is null.
+const FALLING_COUNTERS: &str = r#"
+echo '{"id":2,"error":null}'; read -r line; echo '{"id":3}'
+read -r line; echo '{"id":4,"drops":{"a":5}}'; read -r line; echo '{"id":5,"drops":{"a":4}}'; read -r line"#;
+const LOST_COUNTER: &str = r#"
+echo '{"id":2}'; read -r line; echo '{"id":3}'
+read -r line; echo '{"id":4,"drops":{"a":5}}'; read -r line; echo '{"id":5,"drops":{}}'; read -r line"#;
+const GREAT_COUNTERS: &str = r#"
+echo '{"id":2}'; read -r line; echo '{"id":3}'
+read -r line; echo '{"id":4,"drops":{"a":9223372036854775807}}'; read -r line"#;
+
 /// A program that answers `hello`, and then does something else.
 fn program(folder: &Path, name: &str, hello: &str, then: &str) -> PathBuf {
     let path = folder.join(name);
@@ -92,6 +103,43 @@ fn a_program_that_goes_wrong_is_named_with_its_last_words_and_ended() {
             "setsid sleep 1000 >/dev/null 2>&1 & exit 3",
             "ended instead of answering to set-up",
         ),
+        // It has a group and namespaces of its own, and its parent is gone.
+        (
+            "leaves-an-orphan",
+            good,
+            "(env -i setsid unshare -n setsid sleep 1000 >/dev/null 2>&1 &) ; exit 3",
+            "ended instead of answering to set-up",
+        ),
+        (
+            "leaves-a-group",
+            good,
+            "timeout 1000 unshare -n sleep 1000 >/dev/null 2>&1 & exit 3",
+            "ended instead of answering to set-up",
+        ),
+        (
+            "two-lines",
+            r#"echo '{"id":1,"protocol":1,"name":"n","version":"1\n2","can":[]}'"#,
+            "",
+            "its version has not 1 to 200 bytes in one line",
+        ),
+        (
+            "nobody",
+            r#"echo '{"id":1,"protocol":1,"name":"External","version":"1","can":[]}'"#,
+            "",
+            "that of a box between --ports",
+        ),
+        (
+            "another",
+            &format!(
+                r#"test -e "$0.was" && v=2 || v=1; touch "$0.was"; {}"#,
+                good.replace(r#""1""#, r#""'$v'""#)
+            ),
+            "",
+            "is not what it said before the run: another 1",
+        ),
+        ("falls", good, FALLING_COUNTERS, "its counter a went back from 5 to 4"),
+        ("loses-one", good, LOST_COUNTER, "its counter a, which was 5, is gone"),
+        ("boasts", good, GREAT_COUNTERS, "its counter a is 9223372036854775807"),
         // It answers to hello twice, the second time in place of set-up.
         ("late", &format!("{good}; {good}"), "sleep 1000", "answered to set-up without the question's id"),
     ];
@@ -105,7 +153,10 @@ fn a_program_that_goes_wrong_is_named_with_its_last_words_and_ended() {
             Err(error) => error,
             Ok(program) => {
                 let bed = Bed::build(&spec(ZoneForm::Two, program.wiring())).unwrap();
-                program.set_up(&bed, &policy).err().unwrap()
+                match program.set_up(&bed, &policy) {
+                    Err(error) => error,
+                    Ok(running) => running.counters().and_then(|_| running.counters()).err().unwrap(),
+                }
             }
         };
         let text = error.to_string();
@@ -113,6 +164,14 @@ fn a_program_that_goes_wrong_is_named_with_its_last_words_and_ended() {
         assert!(text.contains(&format!("last words of {name}")), "{name}: {text}");
         assert!(!error.is_machine(), "{name}");
         assert!(!runs(&mark), "{name}: what it started goes on");
+    }
+    for (path, said) in [
+        ("", "program: names no file"),
+        ("/tmp", "this is no file"),
+        ("/etc/passwd", "it is not executable: chmod +x /etc/passwd"),
+    ] {
+        let error = Program::ask(Path::new(path)).err().map(|e| e.to_string()).unwrap();
+        assert!(error.contains(said), "{error}");
     }
     let missing = Program::ask(&folder.path().join("none")).err().map(|e| e.to_string()).unwrap();
     assert!(missing.contains("none"), "{missing}");

@@ -18,6 +18,9 @@ pub fn suggestion_from<'a>(
     if let Some((_, here)) = here {
         return format!("did you mean `{here}`?");
     }
+    if let Some(same) = choice.iter().find(|c| c.eq_ignore_ascii_case(word)) {
+        return format!("did you mean `{same}`?");
+    }
     // A word of more than a line is no slip of the finger, and its distances would cost its length squared.
     let near = choice.iter().filter(|_| word.len() <= 100);
     let distance = |c: &&str| (strsim::damerau_levenshtein(word, c), c.chars().next() != word.chars().next());

@@ -24,6 +24,8 @@ const FOREIGN: f64 = 0.05;
 const ELSEWHERE_SAID: f64 = 0.05;
 /// The same, from which on the value is not what it is said to be.
 const ELSEWHERE_COSTS: f64 = 0.25;
+/// Whose work that is.
+const ELSEWHERE: &str = "kernel threads, interrupts and the firewall's programs on other cores";
 
 /// What tells a firewall's values apart.
 type Key = (Metric, BTreeMap<String, Level>);
@@ -254,7 +256,7 @@ fn foreign_load(deciding: &[&TrialOutcome]) -> Option<Mark> {
 }
 
 /// What the firewall had others do, beyond what the same trials take without a firewall. It costs the value where the value is
-/// said to be of so many cores: inline. Programs of the firewall itself are known, and only said.
+/// said to be of so many cores: inline. What the firewall's own programs do on the trial's cores is known, and only said.
 fn work_elsewhere(cell: &Cell, deciding: &[&TrialOutcome], without_firewall: f64) -> Vec<Mark> {
     if cell.placement != Placement::Inline {
         return Vec::new();
@@ -264,14 +266,12 @@ fn work_elsewhere(cell: &Cell, deciding: &[&TrialOutcome], without_firewall: f64
     let mut marks = Vec::new();
     if hidden > ELSEWHERE_COSTS {
         let text = format!(
-            "kernel threads and interrupts on other cores used {hidden:.2} of a core more than without a firewall:              the value is not one of {} core(s)",
+            "{ELSEWHERE} used {hidden:.2} of a core more than without a firewall: the value is not one of {} core(s)",
             cell.cores
         );
         marks.push(Mark::new(MarkKind::WorkElsewhere, text).with_share(hidden));
     } else if hidden > ELSEWHERE_SAID {
-        marks.push(note(format!(
-            "kernel threads and interrupts on other cores used {hidden:.2} of a core more than without a firewall"
-        )));
+        marks.push(note(format!("{ELSEWHERE} used {hidden:.2} of a core more than without a firewall")));
     }
     if programs > ELSEWHERE_SAID {
         marks.push(note(format!(

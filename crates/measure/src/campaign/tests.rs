@@ -375,6 +375,22 @@ fn trials_beside_other_programs_are_run_again_and_then_marked() {
     }
 }
 
+/// A firewall that is caught while others use the machine is not let off by the trial that takes the place of that one.
+#[test]
+fn what_no_firewall_may_do_costs_the_value_of_a_disturbed_trial_too() {
+    let mut rig = rig("dut", 1e6);
+    rig.trial_script = Box::new(|n, _, mut outcome| {
+        if n == 1 {
+            outcome.cpu.foreign = 0.8;
+            outcome.ledger.frames_mut().unwrap().beside.forbidden_arrived = 1;
+        }
+        Ok(outcome)
+    });
+    let outcome = run_boxed(&cell(1), vec![rig]);
+    let point = point(&outcome, "dut", Metric::Throughput);
+    assert!(!point.valid && kinds(&point).contains(&MarkKind::IllegalGotThrough), "{:?}", point.marks);
+}
+
 #[test]
 fn work_on_other_cores_than_the_trials_costs_an_inline_value() {
     let rows = [

@@ -42,11 +42,24 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
         let detail = format!("{} of {} {what} were not sent in time", ledger.not_sent, ledger.offered);
         marks.push(mark(MarkKind::GeneratorBehind, detail));
     }
-    marks.extend(got_through(outcome));
+    marks.extend(all_misconduct(outcome));
+    marks
+}
+
+/// What the firewall did that no firewall may do, of whatever the trial was.
+fn all_misconduct(outcome: &TrialOutcome) -> Vec<Mark> {
+    let mut marks = got_through(outcome);
     marks.extend(outcome.policy_broken.as_ref().map(|how| mark(MarkKind::IllegalGotThrough, how.clone())));
     marks.extend(disagreements(outcome));
     marks.extend(misconduct(outcome));
     marks
+}
+
+impl TrialOutcome {
+    /// Whether the firewall did what no firewall may do, which costs the value whatever disturbed the trial.
+    pub fn shows_misconduct(&self) -> bool {
+        !all_misconduct(self).is_empty()
+    }
 }
 
 /// What the ledger counts.

@@ -137,7 +137,7 @@ const ROWS: &[(&str, &str, &str)] = &[
     (
         "procedure = \"throughput\"",
         "procedure = \"throughput\"\nagainst = \"other\"",
-        "small.toml:13:1: `against` means nothing to this layout\n  write layout = \"nstl-runs\" beside it\nsmall.toml:13:11: no test before this one is called `other`",
+        "small.toml:13:1: `against` means nothing to this layout\n  write layout = \"nstl-runs\" beside it\nsmall.toml:13:11: no test before this one is called `other`\n  there are none",
     ),
     ("factors.rules", "factors.rule", "small.toml:14:9: no factor is called `rule`\n  did you mean `rules`?"),
     ("[0, 4]", "[0, 4, 0]", "small.toml:14:24: `rules` has the level 0 twice"),

@@ -2,9 +2,10 @@
 //! through the kernel's own TCP at both ends. No program of the bench is on a zone's end meanwhile. The frame engine has the ports
 //! only while it proves.
 
+use super::machine_time::MachineTime;
 use super::station::Station;
 use super::trespass::Trespass;
-use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
+use super::{Shared, Site, broken, broken_traffic, other_workload};
 use measure::application::{
     ApplicationRequest, ApplicationShape, Arrivals, CLIENT_MACHINES, PORTS_OF_MACHINE, Protocol, ProtocolMix,
     SERVERS,
@@ -16,11 +17,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::applications;
-use testbed::cpu::CpuSnapshot;
 use testbed::dut::{Driver, Relay};
 use testbed::layout::ZonePort;
 use testbed::policy::TEST_DESTINATION_PORTS;
-use traffic::Clock;
 use traffic::app::{self, FileSet, Load, Reached, Side};
 
 /// The servers' ports.
@@ -122,21 +121,20 @@ impl ApplicationRig {
         self.station.take_from_frames();
         self.station.place()?;
         let threads = self.station.running.firewall_threads();
-        let own_cores = self.station.own_cores();
-        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
-        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let cpu = self.station.processor_time(&threads)?;
+        let begun = MachineTime::now();
         let interrupt = &self.station.shared.interrupt;
         let load = self.load(request);
         let trespass = self.station.trespass(self.clients.clone(), self.servers.addresses[0])?;
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
-        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let cpu = self.station.processor_time(&threads)?.since(&cpu);
         let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let mut run = run.map_err(broken_traffic)?;
         if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
             held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
         }
         let dead = self.station.running.check_alive().err().map(|dead| dead.to_string());
-        Ok(TrialOutcome {
+        let mut outcome = TrialOutcome {
             id: 0,
             seconds: request.seconds,
             ledger: run.ledger,
@@ -146,10 +144,12 @@ impl ApplicationRig {
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults: run.fault.into_iter().chain(dead).collect(),
-            remarks: clock_step(clocks).into_iter().collect(),
+            remarks: Vec::new(),
             policy_broken,
             workload: WorkloadOutcome::Application(run.application),
-        })
+        };
+        begun.judge(&mut outcome);
+        Ok(outcome)
     }
 
     fn load(&self, request: ApplicationRequest) -> Load {

@@ -3,19 +3,18 @@
 //! and measure something else. The frame engine has the ports only while it proves.
 
 use super::iperf3::{self, Transfer};
+use super::machine_time::MachineTime;
 use super::station::Station;
 use super::trespass::Trespass;
-use super::{Shared, broken, clock_step, other_workload, round_trip};
+use super::{Shared, broken, other_workload, round_trip};
 use measure::bulk::{BulkOutcome, BulkRequest, BulkShape};
 use measure::ledger::{BulkPlaces, Ledger, Places};
 use measure::shape::{IpVersion, Setup, Zone};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use testbed::cpu::CpuSnapshot;
 use testbed::guest::Guest;
 use testbed::layout::ZonePort;
-use traffic::Clock;
 use traffic::app::Side;
 
 /// The program at both ends.
@@ -79,18 +78,17 @@ impl BulkRig {
         // Where nothing connects, iperf3 says so.
         let idle = self.ends()?.idle_round_trip().ok();
         let threads = self.station.running.firewall_threads();
-        let own_cores = self.station.own_cores();
-        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
-        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let cpu = self.station.processor_time(&threads)?;
+        let begun = MachineTime::now();
         let trespass = self.trespass()?;
         let transfer = self.transfer(seconds)?;
         let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
-        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let mut outcome = self.outcome(transfer, idle, request.seconds);
         outcome.cpu = cpu_use;
         outcome.policy_broken = policy_broken;
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
-        outcome.remarks.extend(clock_step(clocks));
+        begun.judge(&mut outcome);
         if let Err(dead) = self.station.running.check_alive() {
             outcome.faults.push(dead.to_string());
         }

@@ -1,8 +1,9 @@
 //! A rig whose trials are of TCP connections: the run's client opens them, its server answers, and both count. Probes are
 //! the frame engine's, which has the ports only while it proves.
 
+use super::machine_time::MachineTime;
 use super::station::{Station, probe_frame};
-use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload, replacement};
+use super::{Shared, Site, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
 use crate::ledger::link_losses;
 use measure::connections::{
@@ -14,7 +15,6 @@ use measure::shape::{IpVersion, Setup, TestProtocol};
 use measure::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::cell::OnceCell;
 use std::time::Duration;
-use testbed::cpu::CpuSnapshot;
 use testbed::policy::PolicySpec;
 use traffic::tcp::{
     Answer, Close, Ends, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase,
@@ -188,13 +188,12 @@ impl ConnectionRig {
             self.station.running.forget_flows().map_err(broken)?;
         }
         let threads = self.station.running.firewall_threads();
-        let own_cores = self.station.own_cores();
-        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
-        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let cpu = self.station.processor_time(&threads)?;
+        let begun = MachineTime::now();
         let links = self.station.site.links();
         let mut watch = Follower::new(self.station.shared.interrupt.clone(), &plan);
         let done = self.run(&plan, request, &mut watch)?;
-        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let mut faults = Vec::new();
         if let Err(dead) = self.station.running.check_alive() {
             faults.push(dead.to_string());
@@ -212,7 +211,7 @@ impl ConnectionRig {
         }
         connections.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
-        Ok(TrialOutcome {
+        let mut outcome = TrialOutcome {
             id: 0,
             seconds,
             ledger: ledger(&done, &connections),
@@ -222,10 +221,12 @@ impl ConnectionRig {
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
-            remarks: clock_step(clocks).into_iter().collect(),
+            remarks: Vec::new(),
             policy_broken: None,
             workload: WorkloadOutcome::Connections(Box::new(connections)),
-        })
+        };
+        begun.judge(&mut outcome);
+        Ok(outcome)
     }
 
     fn run(

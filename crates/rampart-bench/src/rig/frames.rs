@@ -1,7 +1,8 @@
 //! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
 
+use super::machine_time::MachineTime;
 use super::station::{Station, lent};
-use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
+use super::{Shared, Site, broken_traffic, other_workload};
 use crate::ledger::{self, Before};
 use crate::watcher::Watcher;
 use measure::shape::{Lane, Placement, Setup, TestProtocol};
@@ -11,8 +12,7 @@ use measure::trial::{
 use std::cell::OnceCell;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use testbed::cpu::CpuSnapshot;
-use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
+use traffic::{Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
 
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
 const FLOWS_STALE: Duration = Duration::from_secs(240);
@@ -156,9 +156,8 @@ impl FrameRig {
         self.trials += 1;
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
-        let own_cores = self.station.own_cores();
-        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
-        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let cpu = self.station.processor_time(&threads)?;
+        let begun = MachineTime::now();
         let (mut watcher, reading) = {
             let reset = request.reset_after_seconds;
             let station = &mut self.station;
@@ -185,7 +184,7 @@ impl FrameRig {
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)
         };
-        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let opaque = matches!(self.station.site, Site::Named(_));
         let fragments = self.station.setup.traffic.fragments;
         let found = ledger::account(
@@ -202,10 +201,9 @@ impl FrameRig {
             faults.push(dead.to_string());
         }
         let mut remarks = found.remarks;
-        remarks.extend(clock_step(clocks));
         remarks.extend(reassembled(&reading));
         remarks.extend(held_back(&reading));
-        Ok(TrialOutcome {
+        let mut outcome = TrialOutcome {
             id: 0,
             seconds: reading.seconds,
             ledger: found.ledger,
@@ -225,7 +223,9 @@ impl FrameRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
             remarks,
-        })
+        };
+        begun.judge(&mut outcome);
+        Ok(outcome)
     }
 }
 
@@ -246,7 +246,9 @@ impl Rig for FrameRig {
             self.opened = None;
         }
         let unexplained = outcome.ledger.residual();
-        if unexplained == 0 || matches!(self.station.site, Site::Named(_)) {
+        // What no firewall may do is not forgotten for a trial that explains a loss better.
+        let is_named = matches!(self.station.site, Site::Named(_));
+        if unexplained == 0 || is_named || outcome.shows_misconduct() {
             return Ok(outcome);
         }
         self.explained_trial(request, outcome)

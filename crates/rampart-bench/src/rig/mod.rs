@@ -6,6 +6,7 @@ mod bulk;
 mod connections;
 mod frames;
 mod iperf3;
+mod machine_time;
 mod replacement;
 mod round_trip;
 mod station;
@@ -28,10 +29,7 @@ use testbed::bed::Bed;
 use testbed::counters::LinkCounters;
 use testbed::dut::ExternalBed;
 use testbed::layout::{BedLayout, ZonePort};
-use traffic::{Clock, Engine, Port, TrafficError, tcp};
-
-/// A wall clock that moves against the monotonic one by more than this was set by somebody.
-const CLOCK_STEP_NS: i64 = 5_000_000;
+use traffic::{Engine, Port, TrafficError, tcp};
 
 /// What the firewall stands in.
 pub(crate) enum Site {
@@ -136,15 +134,4 @@ pub(crate) fn port(zone: &ZonePort) -> Port {
         v4_prefix: u32::from(zone.addresses.v4.network()),
         v6_prefix: zone.addresses.v6.network().octets(),
     }
-}
-
-/// Whether somebody set the wall clock meanwhile. All measuring is on the monotonic clock, so it is only a remark.
-fn clock_step((wall, monotonic): (u64, u64)) -> Option<String> {
-    let moved = (Clock::wall_ns() as i64 - wall as i64) - (Clock::now_ns() as i64 - monotonic as i64);
-    (moved.abs() > CLOCK_STEP_NS).then(|| {
-        format!(
-            "the wall clock was moved by {:.3} s during a trial; times are of the monotonic clock",
-            moved as f64 / 1e9
-        )
-    })
 }

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use testbed::TestbedError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
+use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, Driver, Running};
+use testbed::netns::Namespace;
 use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::app::Side;
 use traffic::{Arrival, Clock, Port, Ports, ProbeFrame, Transport};
@@ -142,6 +144,15 @@ impl Station {
             (Site::Built(_), Placement::Isolated) => testbed::placement::cores_online(),
             _ => of_generator.collect(),
         }
+    }
+
+    /// The processor time so far, as the firewall of a trial uses it: its receive threads and its programs.
+    pub(super) fn processor_time(&self, threads: &[i32]) -> Result<CpuSnapshot, RigError> {
+        let firewall = match &self.site {
+            Site::Built(bed) => bed.firewall().map(Namespace::name),
+            Site::Named(_) => None,
+        };
+        CpuSnapshot::take(threads, &self.own_cores(), firewall).map_err(broken)
     }
 
     /// Every zone's port, private first and hostile last.

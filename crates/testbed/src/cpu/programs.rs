@@ -2,6 +2,7 @@
 //! looks, that of programs included which have ended meanwhile.
 
 use crate::netns::{self, NAMESPACE_FOLDER};
+use crate::origin::{self, Drivers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,14 +18,23 @@ const INIT: u32 = 1;
 /// Whose work a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// The bench and what it started.
+    /// The bench and what it started itself.
     Bench,
-    /// What runs in a firewall's namespace.
+    /// What belongs to the firewall of the trial.
     Firewall,
     /// A kernel thread, with the core that it ran on last.
     Kernel(u32),
-    /// Everybody else's.
+    /// Everybody else's, and that of the firewalls that wait for their turn.
     Foreign,
+}
+
+/// Which firewall a program belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Firewall {
+    /// The one of this namespace: it runs in there, or comes from a driver outside the tree that does, wherever it has gone since.
+    Of(String),
+    /// That of some driver outside the tree, which it has left without a trace.
+    OfSomeDriver,
 }
 
 /// One process, as `proc(5)` tells it.
@@ -38,8 +48,18 @@ struct Program {
     ticks: u64,
     /// The time of its children that ended and that it waited for, ticks.
     children_ticks: u64,
-    /// In the namespace of a firewall under test.
-    in_firewall: bool,
+    session: u32,
+    firewall: Option<Firewall>,
+    /// Of a firewall's program, its threads.
+    threads: BTreeMap<u32, Thread>,
+}
+
+/// One thread of a firewall's program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Thread {
+    ticks: u64,
+    /// That it ran on last.
+    core: u32,
 }
 
 impl Program {
@@ -59,10 +79,41 @@ impl Program {
             kernel_thread: field(9)? & KERNEL_THREAD != 0,
             ticks: field(14)? + field(15)?,
             children_ticks: field(16)? + field(17)?,
+            session: field(6)? as u32,
             start_ticks: field(22)?,
             core: field(39)? as u32,
-            in_firewall: false,
+            firewall: None,
+            threads: BTreeMap::new(),
         })
+    }
+}
+
+/// The threads of a program; none of one that has ended.
+fn threads_of(pid: u32) -> BTreeMap<u32, Thread> {
+    crate::guest::threads_of(pid)
+        .filter_map(|thread| {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
+            let as_program = Program::parse(&text)?;
+            Some((thread as u32, Thread { ticks: as_program.ticks, core: as_program.core }))
+        })
+        .collect()
+}
+
+/// The firewall of a trial.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tested {
+    /// Its namespace, where there is one.
+    name: Option<String>,
+    /// Whether its driver is a program outside the tree.
+    is_outside: bool,
+}
+
+impl Tested {
+    pub(super) fn new(name: Option<&str>) -> Self {
+        Self {
+            name: name.map(str::to_owned),
+            is_outside: name.is_some_and(|name| origin::drivers().has(name)),
+        }
     }
 }
 
@@ -73,8 +124,10 @@ pub(super) struct Programs(BTreeMap<u32, Program>);
 /// ns that were spent between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Spent {
-    /// By programs in a firewall's namespace.
+    /// By a firewall's programs.
     pub(super) firewall_ns: u64,
+    /// Of that, what was not seen to be done on the trial's cores.
+    pub(super) firewall_elsewhere_ns: u64,
     /// By programs that are neither the bench's nor the firewall's.
     pub(super) foreign_ns: u64,
     /// By kernel threads on cores that are not the trial's.
@@ -84,51 +137,106 @@ pub(super) struct Spent {
 impl Programs {
     /// All there are now. A program that ends meanwhile is left out.
     pub(super) fn now() -> Self {
-        let firewalls: BTreeSet<u64> = netns::names()
-            .iter()
+        let firewalls: BTreeMap<u64, String> = netns::names()
+            .into_iter()
             .filter(|name| name.starts_with("rb-") && name.ends_with("-firewall"))
-            .filter_map(|name| Some(fs::metadata(Path::new(NAMESPACE_FOLDER).join(name)).ok()?.ino()))
+            .filter_map(|name| {
+                Some((fs::metadata(Path::new(NAMESPACE_FOLDER).join(&name)).ok()?.ino(), name))
+            })
             .collect();
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let mut program = Program::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-            program.in_firewall = !firewalls.is_empty()
-                && !program.kernel_thread
-                && fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| firewalls.contains(&ns.ino()));
-            Some((pid, program))
+            Some((pid, Program::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))
         });
-        Self(processes.collect())
+        let mut found = Self(processes.collect());
+        if firewalls.is_empty() {
+            return found;
+        }
+        let drivers = origin::drivers();
+        let of_firewalls: Vec<(u32, Firewall)> = found
+            .0
+            .iter()
+            .filter(|(_, program)| !program.kernel_thread)
+            .filter_map(|(&pid, program)| Some((pid, found.firewall_of(pid, program, &firewalls, &drivers)?)))
+            .collect();
+        for (pid, firewall) in of_firewalls {
+            found.0.entry(pid).and_modify(|program| {
+                program.firewall = Some(firewall);
+                program.threads = threads_of(pid);
+            });
+        }
+        found
     }
 
-    fn owner(&self, pid: u32, program: &Program) -> Owner {
+    fn firewall_of(
+        &self,
+        pid: u32,
+        program: &Program,
+        firewalls: &BTreeMap<u64, String>,
+        drivers: &Drivers,
+    ) -> Option<Firewall> {
+        let namespace = fs::metadata(format!("/proc/{pid}/ns/net")).ok();
+        if let Some(name) = namespace.and_then(|namespace| firewalls.get(&namespace.ino())) {
+            return Some(Firewall::Of(name.clone()));
+        }
+        if drivers.is_empty() {
+            return None;
+        }
+        // What the bench starts itself stays in its session; a driver outside the tree has one of its own.
+        let bench = std::process::id();
+        let is_strange = || {
+            self.0.get(&bench).is_some_and(|bench| bench.session != program.session)
+                && self.ancestors(pid).any(|ancestor| ancestor == bench)
+        };
+        match drivers.of_process(pid, self.ancestors(pid)) {
+            Some(Some(bed)) => Some(Firewall::Of(bed)),
+            Some(None) => Some(Firewall::OfSomeDriver),
+            None => is_strange().then_some(Firewall::OfSomeDriver),
+        }
+    }
+
+    /// A program, its parent, and so on.
+    fn ancestors(&self, pid: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(pid), |pid| self.0.get(pid).map(|program| program.parent))
+            .take_while(|pid| *pid > INIT)
+    }
+
+    /// Whose work a program does in a trial of this firewall.
+    fn owner(&self, pid: u32, program: &Program, firewall: &Tested) -> Owner {
         if program.kernel_thread {
             return Owner::Kernel(program.core);
         }
-        if program.in_firewall {
-            return Owner::Firewall;
+        match &program.firewall {
+            Some(Firewall::Of(name)) if firewall.name.as_ref() == Some(name) => return Owner::Firewall,
+            Some(Firewall::OfSomeDriver) if firewall.is_outside => return Owner::Firewall,
+            Some(_) => return Owner::Foreign,
+            None => {}
         }
         let bench = std::process::id();
-        let mut ancestor = pid;
-        while ancestor > INIT {
-            if ancestor == bench {
-                return Owner::Bench;
-            }
-            ancestor = self.0.get(&ancestor).map_or(0, |program| program.parent);
-        }
-        Owner::Foreign
+        if self.ancestors(pid).any(|ancestor| ancestor == bench) { Owner::Bench } else { Owner::Foreign }
     }
 
     /// What was spent since an earlier look, on a trial that owns these cores; kernel threads that work for the firewall and
     /// are counted as its own are left out.
-    pub(super) fn since(&self, earlier: &Self, cores: &[u32], counted: &BTreeSet<i32>) -> Spent {
+    pub(super) fn since(
+        &self,
+        earlier: &Self,
+        cores: &[u32],
+        counted: &BTreeSet<i32>,
+        firewall: &Tested,
+    ) -> Spent {
         let mut spent = Spent::default();
         for (&pid, now) in &self.0 {
             let before = earlier.0.get(&pid).filter(|before| before.start_ticks == now.start_ticks);
             let own = now.ticks.saturating_sub(before.map_or(0, |before| before.ticks));
             let ns = (own + self.of_ended_children(pid, now, before, earlier)) * TICK_NS;
-            match self.owner(pid, now) {
+            match self.owner(pid, now, firewall) {
                 Owner::Bench => {}
-                Owner::Firewall => spent.firewall_ns += ns,
+                Owner::Firewall => {
+                    spent.firewall_ns += ns;
+                    let on_own_cores = now.ticks_of_threads_on(cores, before) * TICK_NS;
+                    spent.firewall_elsewhere_ns += ns.saturating_sub(on_own_cores);
+                }
                 Owner::Kernel(core) => {
                     let elsewhere = !cores.contains(&core) && !counted.contains(&(pid as i32));
                     spent.kernel_ns += if elsewhere { ns } else { 0 };
@@ -146,18 +254,47 @@ impl Programs {
             return 0;
         }
         let credited = now.children_ticks.saturating_sub(before.map_or(0, |before| before.children_ticks));
-        let known = earlier
-            .0
-            .iter()
-            .filter(|(child, program)| program.parent == pid && !self.0.contains_key(child))
-            .map(|(_, program)| program.ticks + program.children_ticks);
-        credited.saturating_sub(known.sum())
+        if credited == 0 {
+            return 0;
+        }
+        credited.saturating_sub(self.of_those_that_ended(pid, earlier))
+    }
+
+    /// What all that descended from `pid` at the earlier look, and has ended since, had spent by then. Whole families end at once, as when a
+    /// build is done, and then the parent is credited with the times of children's children as well.
+    fn of_those_that_ended(&self, pid: u32, earlier: &Self) -> u64 {
+        let mut of_family = BTreeMap::<u32, Vec<u32>>::new();
+        for (&child, program) in earlier.0.iter().filter(|(child, _)| !self.0.contains_key(child)) {
+            of_family.entry(program.parent).or_default().push(child);
+        }
+        let mut ticks = 0;
+        let mut ended = of_family.remove(&pid).unwrap_or_default();
+        while let Some(child) = ended.pop() {
+            ticks += earlier.0.get(&child).map_or(0, |program| program.ticks + program.children_ticks);
+            ended.extend(of_family.remove(&child).unwrap_or_default());
+        }
+        ticks
+    }
+}
+
+impl Program {
+    /// Ticks that its threads spent since an earlier look, of those that both looks saw on these cores. Of what has come and gone between
+    /// the looks nobody knows where it was.
+    fn ticks_of_threads_on(&self, cores: &[u32], before: Option<&Program>) -> u64 {
+        let spent = |(number, now): (&u32, &Thread)| {
+            let then = before.and_then(|before| before.threads.get(number));
+            let stayed = [Some(now), then].into_iter().flatten().all(|seen| cores.contains(&seen.core));
+            if stayed { now.ticks.saturating_sub(then.map_or(0, |then| then.ticks)) } else { 0 }
+        };
+        self.threads.iter().map(spent).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TESTED: &str = "rb-1-2-firewall";
 
     fn program(parent: u32, ticks: u64, children_ticks: u64) -> Program {
         Program {
@@ -167,44 +304,57 @@ mod tests {
             core: 1,
             ticks,
             children_ticks,
-            in_firewall: false,
+            session: 12,
+            firewall: None,
+            threads: BTreeMap::new(),
         }
     }
 
-    fn spent(before: &[(u32, Program)], after: &[(u32, Program)]) -> [u64; 3] {
+    fn spent(before: &[(u32, Program)], after: &[(u32, Program)]) -> [u64; 4] {
         let look = |programs: &[(u32, Program)]| Programs(programs.iter().cloned().collect());
-        let spent = look(after).since(&look(before), &[0], &BTreeSet::from([77]));
-        [spent.foreign_ns, spent.firewall_ns, spent.kernel_ns].map(|ns| ns / TICK_NS)
+        let tested = Tested { name: Some(TESTED.to_owned()), is_outside: true };
+        let spent = look(after).since(&look(before), &[0], &BTreeSet::from([77]), &tested);
+        [spent.foreign_ns, spent.firewall_ns, spent.kernel_ns, spent.firewall_elsewhere_ns]
+            .map(|ns| ns / TICK_NS)
     }
 
     #[test]
     fn each_tick_is_somebodys() {
         let bench = std::process::id();
-        let daemon = |ticks| Program { in_firewall: true, ..program(bench, ticks, 0) };
+        let of = |firewall, ticks| Program { firewall: Some(firewall), ..program(bench, ticks, 0) };
+        let daemon = |ticks| of(Firewall::Of(TESTED.to_owned()), ticks);
+        let other = |ticks| of(Firewall::Of("rb-1-3-firewall".to_owned()), ticks);
         let thread = |core, ticks| Program { kernel_thread: true, core, ..program(2, ticks, 0) };
         let reborn = Program { start_ticks: 6, ..program(1, 30, 0) };
+        let worker = |core, ticks| Program {
+            threads: BTreeMap::from([
+                (60, Thread { ticks: 1, core: 0 }),
+                (61, Thread { ticks: ticks - 1, core }),
+            ]),
+            ..daemon(ticks)
+        };
         type Look = Vec<(u32, Program)>;
-        let rows: [(&str, Look, Look, [u64; 3]); 10] = [
-            ("a foreign program", vec![(50, program(1, 10, 0))], vec![(50, program(1, 17, 0))], [7, 0, 0]),
-            ("one that is new", vec![], vec![(50, program(1, 4, 0))], [4, 0, 0]),
-            ("another with its number", vec![(50, program(1, 10, 0))], vec![(50, reborn)], [30, 0, 0]),
+        let rows: [(&str, Look, Look, [u64; 4]); 17] = [
+            ("a foreign program", vec![(50, program(1, 10, 0))], vec![(50, program(1, 17, 0))], [7, 0, 0, 0]),
+            ("one that is new", vec![], vec![(50, program(1, 4, 0))], [4, 0, 0, 0]),
+            ("another with its number", vec![(50, program(1, 10, 0))], vec![(50, reborn)], [30, 0, 0, 0]),
             (
                 "a child that ended and had worked before",
                 vec![(50, program(1, 10, 0)), (51, program(50, 20, 3))],
                 vec![(50, program(1, 10, 25))],
-                [2, 0, 0],
+                [2, 0, 0, 0],
             ),
             (
                 "a child that came and went between the looks",
                 vec![(50, program(1, 0, 0))],
                 vec![(50, program(1, 0, 9))],
-                [9, 0, 0],
+                [9, 0, 0, 0],
             ),
             (
                 "orphans that init waited for",
                 vec![(1, program(0, 1, 0))],
                 vec![(1, program(0, 1, 500))],
-                [0, 0, 0],
+                [0, 0, 0, 0],
             ),
             (
                 "the bench and a grandchild",
@@ -214,20 +364,57 @@ mod tests {
                     (u32::MAX - 1, program(bench, 9, 0)),
                     (u32::MAX, program(u32::MAX - 1, 8, 8)),
                 ],
-                [0, 0, 0],
+                [0, 0, 0, 0],
             ),
-            ("a firewall's daemon", vec![(60, daemon(5))], vec![(60, daemon(11))], [0, 6, 0]),
+            (
+                "a family that ended at once and had worked before",
+                vec![(50, program(1, 10, 0)), (51, program(50, 20, 3)), (52, program(51, 1000, 0))],
+                vec![(50, program(1, 10, 1025))],
+                [2, 0, 0, 0],
+            ),
+            (
+                "a child that ended, and whose own child goes on",
+                vec![(50, program(1, 10, 0)), (51, program(50, 20, 0)), (52, program(51, 1000, 0))],
+                vec![(50, program(1, 10, 21)), (52, program(1, 1004, 0))],
+                [5, 0, 0, 0],
+            ),
+            ("a firewall that waits for its turn", vec![(60, other(5))], vec![(60, other(9))], [4, 0, 0, 0]),
+            (
+                "what has left its driver without a trace",
+                vec![(60, of(Firewall::OfSomeDriver, 5))],
+                vec![(60, of(Firewall::OfSomeDriver, 11))],
+                [0, 6, 0, 6],
+            ),
+            (
+                "a firewall's thread on the trial's core",
+                vec![(60, worker(0, 5))],
+                vec![(60, worker(0, 11))],
+                [0, 6, 0, 0],
+            ),
+            ("on another", vec![(60, worker(1, 5))], vec![(60, worker(1, 11))], [0, 6, 0, 6]),
+            (
+                "there before, and back for the look",
+                vec![(60, worker(1, 5))],
+                vec![(60, worker(0, 11))],
+                [0, 6, 0, 6],
+            ),
+            (
+                "a firewall's daemon, of whose threads nothing is known",
+                vec![(60, daemon(5))],
+                vec![(60, daemon(11))],
+                [0, 6, 0, 6],
+            ),
             (
                 "a kernel thread on the trial's core",
                 vec![(70, thread(0, 0))],
                 vec![(70, thread(0, 50))],
-                [0, 0, 0],
+                [0, 0, 0, 0],
             ),
             (
                 "kernel threads elsewhere, one of them counted already",
                 vec![(70, thread(1, 0)), (77, thread(1, 0))],
                 vec![(70, thread(1, 50)), (77, thread(1, 60))],
-                [0, 0, 50],
+                [0, 0, 50, 0],
             ),
         ];
         for (name, before, after, expected) in rows {
@@ -239,7 +426,7 @@ mod tests {
     fn a_line_of_the_kernel_is_read_whatever_the_name() {
         let tail = "S 12 1 1 0 -1 4194560 1 2 3 4 100 20 7 3 20 0 1 0 4242 1 2 18446744073709551615 \
                     1 1 0 0 0 0 0 0 0 0 0 0 17 6 0 0";
-        let expected = Program { start_ticks: 4242, core: 6, ..program(12, 120, 10) };
+        let expected = Program { start_ticks: 4242, core: 6, session: 1, ..program(12, 120, 10) };
         for name in ["sh", "a b", "x) S 9 9", "((", "1 2 3)"] {
             assert_eq!(Program::parse(&format!("99 ({name}) {tail}")), Some(expected.clone()), "{name}");
         }
@@ -252,10 +439,10 @@ mod tests {
     fn this_program_is_the_benchs_and_its_parent_is_not() {
         let now = Programs::now();
         let me = std::process::id();
-        assert_eq!(now.owner(me, &now.0[&me]), Owner::Bench);
+        assert_eq!(now.owner(me, &now.0[&me], &Tested::default()), Owner::Bench);
         let parent = now.0[&me].parent;
         if let Some(program) = now.0.get(&parent) {
-            assert_eq!(now.owner(parent, program), Owner::Foreign);
+            assert_eq!(now.owner(parent, program, &Tested::default()), Owner::Foreign);
         }
     }
 }

@@ -167,7 +167,7 @@ pub struct External {
 
 /// What no one said anything about.
 pub(super) static UNKNOWN: External = External { name: NAME, stated: Stated::Nothing, beside_others: None };
-const NAME: &str = "external";
+pub(super) const NAME: &str = "external";
 const LONGEST_NAME: usize = 40;
 /// Part of the name of a box whose owner states nothing, so that it is read wherever the box is: in headlines, tables and files.
 const UNPROVED: &str = "no policy was proved";

@@ -68,7 +68,9 @@ static NAMED: Mutex<Vec<&'static dyn Driver>> = Mutex::new(Vec::new());
 pub fn add(firewall: &'static dyn Driver) -> Result<(), TestbedError> {
     let name = firewall.name();
     // The box of which nothing was said gives its place to one of which something is.
-    if name != external::UNKNOWN.name() && driver(name).is_ok() {
+    // Names that differ in capitals alone would be read as one.
+    let is_taken = all().iter().any(|other| other.name().eq_ignore_ascii_case(name));
+    if name != external::UNKNOWN.name() && is_taken {
         let what = format!("there is a firewall under test named {name} already: give this one another name");
         return Err(TestbedError::Impossible(what));
     }

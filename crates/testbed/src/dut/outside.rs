@@ -11,6 +11,7 @@ use crate::guest::start_recorded;
 use crate::journal::Journal;
 use crate::layout::{ATTACKERS_V4, ATTACKERS_V6};
 use crate::netns::{Namespace, end_processes};
+use crate::origin::Origin;
 use crate::policy::{Action, PolicySpec, Protocol};
 use measure::shape::IpVersion;
 use nix::sys::signal::{Signal, killpg};
@@ -19,9 +20,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +35,10 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What of its standard error is kept.
 const KEPT_ERRORS: usize = 4096;
+/// Bytes of a version.
+const LONGEST_VERSION: usize = 200;
+/// A firewall that drops a thousand million frames a second counts no more in eleven days.
+const MOST_COUNTED: u64 = 1_000_000_000_000_000;
 /// How long a program may take to end after it was asked to.
 const TO_END: Duration = Duration::from_secs(5);
 
@@ -51,17 +56,37 @@ pub struct Program {
     path: PathBuf,
     name: &'static str,
     summary: &'static str,
-    version: String,
+    hello: Hello,
     capabilities: Capabilities,
 }
 
 /// What a program answers to `hello`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Hello {
     protocol: u64,
     name: String,
     version: String,
     can: Vec<String>,
+}
+
+impl Hello {
+    fn check(&self) -> Result<(), String> {
+        if self.protocol != PROTOCOL {
+            return Err(format!(
+                "it speaks version {} of the protocol, and this bench speaks {PROTOCOL}",
+                self.protocol
+            ));
+        }
+        let version = &self.version;
+        if version.trim().is_empty() || version.len() > LONGEST_VERSION || version.contains(char::is_control)
+        {
+            return Err(format!(
+                "its version has not 1 to {LONGEST_VERSION} bytes in one line, so no report could show it: {:?}",
+                version.chars().take(80).collect::<String>()
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What a program answers to `counters`.
@@ -71,30 +96,67 @@ struct Counters {
     flows: Option<u64>,
 }
 
+impl Counters {
+    /// Why this cannot be what a firewall counted, after it said `before`: no link brings so many frames, and counters only grow.
+    fn wrong(&self, before: &BTreeMap<String, u64>) -> Option<String> {
+        let impossible = self.drops.iter().find(|(_, count)| **count > MOST_COUNTED);
+        if let Some((name, count)) = impossible {
+            return Some(format!(
+                "its counter {name} is {count}, and no firewall has dropped so many frames"
+            ));
+        }
+        before.iter().find_map(|(name, then)| match self.drops.get(name) {
+            Some(now) if now >= then => None,
+            Some(now) => Some(format!(
+                "its counter {name} went back from {then} to {now}: counters of drops only grow"
+            )),
+            None => {
+                Some(format!("its counter {name}, which was {then}, is gone: counters of drops only grow"))
+            }
+        })
+    }
+}
+
 impl Program {
     /// Starts a program and asks who it is.
     ///
     /// # Errors
     /// [`TestbedError::Impossible`] names the program: it cannot be started, does not answer in time, or speaks another protocol.
     pub fn ask(path: &Path) -> Result<Self, TestbedError> {
-        let path = std::fs::canonicalize(path)
-            .map_err(|error| TestbedError::Impossible(format!("the driver {}: {error}", path.display())))?;
+        let path = executable(path)?;
         let mut talk = Talk::start(&path, &Namespace::current()?)?;
         let hello: Hello = talk.read("hello", json!({ "protocol": PROTOCOL }))?;
-        if hello.protocol != PROTOCOL {
-            return Err(talk.wrong(&format!(
-                "it speaks version {} of the protocol, and this bench speaks {PROTOCOL}",
-                hello.protocol
-            )));
-        }
+        hello.check().map_err(|why| talk.wrong(&why))?;
         let capabilities = capabilities(&hello.can).map_err(|why| talk.wrong(&why))?;
         let name = checked_name(&hello.name).map_err(|why| talk.wrong(&why))?;
+        if name.eq_ignore_ascii_case(super::external::NAME) {
+            return Err(talk.wrong(&format!("its name is {name}, which is that of a box between --ports")));
+        }
         talk.end();
         let summary = format!("{name} {}, driven by {}", hello.version, path.display());
         // Names of firewalls live as long as this program.
         let (name, summary) = (name.to_owned().leak(), summary.leak());
-        Ok(Self { path, name, summary, version: hello.version, capabilities })
+        Ok(Self { path, name, summary, hello, capabilities })
     }
+}
+
+/// The whole path of a program that can be started.
+fn executable(path: &Path) -> Result<PathBuf, TestbedError> {
+    let wrong = |why: &str| TestbedError::Impossible(format!("the driver {}: {why}", path.display()));
+    if path.as_os_str().is_empty() {
+        return Err(TestbedError::Impossible(
+            "program: names no file: write program:PATH, as in program:./driver.py".to_owned(),
+        ));
+    }
+    let whole = std::fs::canonicalize(path).map_err(|error| wrong(&error.to_string()))?;
+    let facts = std::fs::metadata(&whole).map_err(|error| wrong(&error.to_string()))?;
+    if !facts.is_file() {
+        return Err(wrong("this is no file: name the program itself"));
+    }
+    if facts.permissions().mode() & 0o111 == 0 {
+        return Err(wrong(&format!("it is not executable: chmod +x {}", path.display())));
+    }
+    Ok(whole)
 }
 
 /// What the words of `can` mean. Lists, country tables and translation are not part of the protocol.
@@ -137,7 +199,7 @@ impl Driver for Program {
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([(self.name.to_owned(), self.version.clone())])
+        BTreeMap::from([(self.name.to_owned(), self.hello.version.clone())])
     }
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
@@ -145,11 +207,19 @@ impl Driver for Program {
         let side = bed.firewall_side(self.name)?;
         let mut talk = Talk::start(&self.path, &side.namespace)?;
         talk.bed = Some(side.namespace.name().to_owned());
-        talk.read::<Hello>("hello", json!({ "protocol": PROTOCOL }))?;
+        talk.origin.stands_in(side.namespace.name());
+        let hello: Hello = talk.read("hello", json!({ "protocol": PROTOCOL }))?;
+        if hello != self.hello {
+            return Err(talk.wrong(&format!(
+                "it is not what it said before the run: {} {} that can {:?}, and then {} {} that can {:?}",
+                self.hello.name, self.hello.version, self.hello.can, hello.name, hello.version, hello.can
+            )));
+        }
         talk.ask("set-up", place(&side, &bed.spec().cores.firewall))?;
         let load_seconds = load(&mut talk, policy)?;
         side.place()?;
-        Ok(Box::new(Driven { talk: Mutex::new(talk), side, policy: policy.clone(), load_seconds }))
+        let counted = Mutex::default();
+        Ok(Box::new(Driven { talk: Mutex::new(talk), side, policy: policy.clone(), load_seconds, counted }))
     }
 }
 
@@ -158,9 +228,22 @@ struct Driven {
     side: FirewallSide,
     policy: PolicySpec,
     load_seconds: f64,
+    /// What its counters were last.
+    counted: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Driven {
+    fn read_counters(&self) -> Result<Counters, TestbedError> {
+        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters: Counters = talk.read("counters", json!({}))?;
+        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = counters.wrong(&before) {
+            return Err(talk.wrong(&why));
+        }
+        before.clone_from(&counters.drops);
+        Ok(counters)
+    }
+
     fn ask<T: for<'a> Deserialize<'a>>(&self, question: &'static str) -> Result<T, TestbedError> {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner).read(question, json!({}))
     }
@@ -168,11 +251,11 @@ impl Driven {
 
 impl Running for Driven {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
-        Ok(self.ask::<Counters>("counters")?.drops)
+        Ok(self.read_counters()?.drops)
     }
 
     fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
-        Ok(self.ask::<Counters>("counters")?.flows)
+        Ok(self.read_counters()?.flows)
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
@@ -183,11 +266,14 @@ impl Running for Driven {
         check_replacement(&self.policy, policy)?;
         let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
         let command_seconds = load(talk, policy)?;
+        self.counted.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.policy = policy.clone();
         Ok(Replaced { command_seconds })
     }
 
     fn forget_flows(&mut self) -> Result<(), TestbedError> {
+        // Its counters may begin anew.
+        self.counted.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.ask::<Value>("reset").map(drop)
     }
 
@@ -277,20 +363,22 @@ struct Talk {
     bed: Option<String>,
     /// Why it was ended before its time.
     ended_because: Option<String>,
+    /// What it started is known by this, wherever it is.
+    origin: Origin,
     _journal: Journal,
 }
 
 impl Talk {
     fn start(path: &Path, namespace: &Namespace) -> Result<Self, TestbedError> {
         let mut journal = Journal::start()?;
+        let (mut command, value) = Origin::command(path);
         let mut child = start_recorded(namespace, &mut journal, || {
-            let mut command = Command::new(path);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            // A group of its own, so that what it starts ends with it.
-            command.env("LC_ALL", "C").process_group(0).spawn().map_err(|error| {
+            command.env("LC_ALL", "C").spawn().map_err(|error| {
                 TestbedError::Impossible(format!("the driver {} cannot be started: {error}", path.display()))
             })
         })?;
+        let origin = Origin::of(&child, value);
         // One answer at a time: a program that talks without being asked waits.
         let (sender, answers) = sync_channel(1);
         if let Some(output) = child.stdout.take() {
@@ -332,6 +420,7 @@ impl Talk {
             asked: 0,
             bed: None,
             ended_because: None,
+            origin,
             _journal: journal,
         })
     }
@@ -382,7 +471,7 @@ impl Talk {
             return Err(self.wrong(&format!("it answered to {question} without the question's id: {shown}")));
         }
         match value.get("error") {
-            None => Ok(value),
+            None | Some(Value::Null) => Ok(value),
             Some(error) => Err(self.wrong(&format!("it could not do {question}: {error}"))),
         }
     }
@@ -420,10 +509,11 @@ impl Talk {
         // The group may be gone.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
-        // What has left the group is still in the namespace.
+        // What has left the group may still be in the namespace, and is known by where it comes from.
         if let Some(bed) = &self.bed {
             end_processes(bed);
         }
+        self.origin.end();
     }
 }
 
