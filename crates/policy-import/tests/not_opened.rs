@@ -343,3 +343,59 @@ fn priorities_before_a_translation() {
         becomes(Format::Nft, &[&text], &[said], &[]);
     }
 }
+
+/// nft and iptables read `010` as 8 and `0x16` as 22, and iptables the type 255 of ICMP as any.
+#[test]
+fn numbers_that_are_not_what_they_look_like() {
+    for words in [
+        "tcp dport 010",
+        "tcp dport { 80, 010-020 }",
+        "udp sport 010",
+        "tcp dport 0x16",
+        "meta l4proto 017",
+        "icmp type 010",
+        "icmp type echo-request icmp code 010",
+        "ip saddr 10.0.0.0/010",
+        "ip saddr 010.0.0.1",
+        "limit rate 010/second",
+        "iif 2",
+        "iif != 2",
+        "oif { 2, 3 }",
+    ] {
+        becomes(Format::Nft, &[&forward(&format!("{words} accept"))], &["left out"], &[ALLOW]);
+        if !words.starts_with("limit") {
+            becomes(Format::Nft, &[&open(&format!("{words} drop"))], &[DENY, "refuses more"], &[]);
+        }
+    }
+    let table = |policy: &str, rule: &str| {
+        format!(
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD {policy} [0:0]\n:OUTPUT DROP [0:0]\n-A FORWARD {rule}\nCOMMIT\n"
+        )
+    };
+    for words in [
+        "-p tcp --dport 010",
+        "-p tcp -m multiport --dports 80,011:012",
+        "-p 010",
+        "-p icmp -m icmp --icmp-type 010",
+        "-p icmp -m icmp --icmp-type 3/04",
+        "-s 10.0.0.0/010",
+        "-m limit --limit 010/sec",
+        "-m limit --limit 5/sec --limit-burst 010",
+    ] {
+        let accepts = table("DROP", &format!("{words} -j ACCEPT"));
+        becomes(Format::IptablesSave, &[&accepts], &["left out"], &[ALLOW]);
+        let drops = table("ACCEPT", &format!("{words} -j DROP"));
+        becomes(Format::IptablesSave, &[&drops], &[DENY, "refuses more"], &[]);
+    }
+    for (kind, has, has_not) in [
+        ("--icmp-type 255", "service = \"icmp\"\naction = \"deny\"", "icmp/255"),
+        ("--icmp-type 255/3", "service = \"icmp\"\naction = \"deny\"", "icmp/255"),
+        ("! --icmp-type 255", "no packet", DENY),
+    ] {
+        let drops = table("ACCEPT", &format!("-p icmp -m icmp {kind} -j DROP"));
+        becomes(Format::IptablesSave, &[&drops], &[has], &[has_not]);
+    }
+    let forwards = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp --dport 25 -j DNAT --to-destination 10.0.0.5:0031\nCOMMIT\n";
+    let text = [forwards, &table("ACCEPT", "-s 10.0.0.9 -j DROP")].concat();
+    becomes(Format::IptablesSave, &[&text], &["this translation is not carried over"], &["destination_to"]);
+}

@@ -411,7 +411,7 @@ fn limit(draft: &mut Draft, words: &[Token]) -> usize {
     let texts: Vec<&str> = words[..taken].iter().map(|word| word.text.as_str()).collect();
     let (rate, burst) = match &texts[2..] {
         [rate] => (words::rate(rate), Some(5)),
-        [rate, "burst", burst, "packets"] => (words::rate(rate), burst.parse().ok()),
+        [rate, "burst", burst, "packets"] => (words::rate(rate), words::number(burst)),
         _ => (None, None),
     };
     match (rate, burst) {
