@@ -399,3 +399,41 @@ fn numbers_that_are_not_what_they_look_like() {
     let text = [forwards, &table("ACCEPT", "-s 10.0.0.9 -j DROP")].concat();
     becomes(Format::IptablesSave, &[&text], &["this translation is not carried over"], &["destination_to"]);
 }
+
+/// As nft lists them: rules between the braces of a jump.
+#[test]
+fn chains_without_a_name() {
+    let text = forward(
+        "tcp dport { 22,\n80 } jump {\nip saddr { 10.0.0.1,\n10.0.0.2 } accept\nudp dport 53 jump { accept; }\ndrop\n}\ntcp dport 23 goto { ip saddr 10.0.0.9 accept; }\naccept",
+    );
+    let imported = |text: &str| {
+        let options = Options { interfaces: vec!["eth0".to_owned()], answers: true, ..Options::default() };
+        accounts::import(Format::Nft, &[source(text)], &options, false)
+    };
+    let policy = imported(&text).unwrap().policy;
+    let rules: Vec<&str> = policy
+        .lines()
+        .filter(|line| ["source = ", "service = ", "action = "].iter().any(|key| line.starts_with(key)))
+        .collect();
+    let services = "service = [\"tcp/22\", \"tcp/80\"]";
+    let expected = [
+        "source = \"10.0.0.1-10.0.0.2\"",
+        services,
+        ALLOW,
+        services,
+        DENY,
+        "source = \"10.0.0.9\"",
+        "service = \"tcp/23\"",
+        ALLOW,
+        "service = \"tcp/23\"",
+        DENY,
+        // What comes to the end of a jump goes on behind it, and of a goto it does not.
+        "service = [\"protocol/0-5\", \"tcp/0-22\", \"tcp/24-65535\", \"protocol/7-255\"]",
+        ALLOW,
+    ];
+    assert_eq!(rules, expected, "{policy}");
+    // What is not understood before the braces holds for what is between them.
+    becomes(Format::Nft, &[&forward("meta mark 5 jump { tcp dport 22 accept; }")], &["left out"], &[ALLOW]);
+    let deep = format!("{}accept{}", "jump { ".repeat(20), " }".repeat(20));
+    refused(Format::Nft, &forward(&deep), "more than 16 chains stand within each other");
+}
