@@ -69,24 +69,34 @@ static __always_inline bool is_within_syn(__u32 acknowledgement, __u32 first, __
 	return acknowledgement - first <= end - first;
 }
 
-/* A SYN before an answer came. The same one again has its data no more, which the answer to the first one may acknowledge. */
+/* A SYN before an answer came. The same one again has its data no more, and perhaps no options, but the answer may be to the first one. */
 static __always_inline void begin_again(struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1, end = flow->end[s];
 	bool is_same = flow->acked[s ^ 1] == p->sequence + 1;
+	__u8 flags = flow->flags, scales = flow->scales;
 
 	begin_tcp(flow, p);
 	if (is_same && after(end, flow->end[s]))
 		flow->end[s] = flow->reach[s] = end;
+	if (is_same && flags & FLOW_SCALES && !(p->flags & PACKET_SCALES)) {
+		flow->flags = flags;
+		flow->scales = scales;
+	}
 }
 
 /* The other end's SYN: windows are scaled if both offer it. */
 static __always_inline void answer_syn(struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1, r = s ^ 1;
+	bool is_same = flow->state == FLOW_SYN_RECEIVED && flow->acked[r] == p->sequence + 1;
+	__u8 scales = flow->scales;
 
 	note_syn(flow, p);
-	if (!(p->flags & PACKET_SCALES)) {
+	/* As in begin_again(). */
+	if (is_same && !(p->flags & PACKET_SCALES)) {
+		flow->scales = scales;
+	} else if (!(p->flags & PACKET_SCALES)) {
 		flow->flags &= ~FLOW_SCALES;
 		flow->scales = 0;
 	}
@@ -252,20 +262,25 @@ struct late_syn late_syns[LATE_SYNS];
 static __always_inline void note_late_syn(const struct flow *flow, const struct packet *p)
 {
 	const struct late_syn *known = &late_syns[p->record & (LATE_SYNS - 1)];
-	__u32 data = p->data_bytes;
+	bool is_same = known->record == p->record + 1 && known->number == flow->number && known->side == (p->side & 1) &&
+		       known->end - known->data == p->sequence + 1, scales = p->flags & PACKET_SCALES;
+	__u32 data = p->data_bytes, scale = p->scale & 15;
 
-	/* The same one again, without its data, as in begin_again(). */
-	if (known->record == p->record + 1 && known->number == flow->number && known->side == (p->side & 1) &&
-	    known->end - known->data == p->sequence + 1 && known->data > data)
+	/* As in begin_again(). */
+	if (is_same && known->data > data)
 		data = known->data;
+	if (is_same && known->scales && !scales) {
+		scales = true;
+		scale = known->scale;
+	}
 	late_syns[p->record & (LATE_SYNS - 1)] = (struct late_syn){
 		.record = p->record + 1,
 		.number = flow->number,
 		.end = p->sequence + 1 + data,
 		.data = data,
 		.window = p->window,
-		.scale = p->scale & 15,
-		.scales = !!(p->flags & PACKET_SCALES),
+		.scale = scale,
+		.scales = scales,
 		.side = p->side & 1,
 		.ttl = p->ttl,
 	};
