@@ -116,7 +116,7 @@ enum reason {
 	REASON_COOKIE = 62,		/* TCP of no known connection, with a cookie that is wrong or too old */
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
-	REASON_ICMP_UNASKED = 60,	/* an answer to an ICMP query that nobody asked */
+	REASON_ICMP_UNASKED = 60,	/* an answer to an ICMP query that nobody asked, or a query back by its flow */
 	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
 	REASON_NAT_EXHAUSTED = 58,	/* none of the ports that it may have outside is free */
 	REASON_UNTRANSLATABLE = 59,	/* it must be translated and cannot be: no flow, no address, or its translation has ended */

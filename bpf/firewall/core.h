@@ -92,6 +92,16 @@ static __always_inline enum verdict exceed(struct packet *p, int reason)
 	return drop(p, reason);
 }
 
+/* Whether a query of ICMP goes the way of an answer, or an answer that of the query. Who asks by the number that stands for the kind of question
+ * has a flow whose ends are alike in both directions; the other end may not ask back by it. */
+static __always_inline bool is_turned_query(const struct packet *p, const struct flow *flow)
+{
+	bool answers = p->flags & PACKET_ICMP_REPLY;
+
+	return p->protocol == (p->family == 4 ? PROTOCOL_ICMP : PROTOCOL_ICMPV6) &&
+	       answers == ((p->side & 1) == (flow->initiator & 1));
+}
+
 /* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
 static __always_inline enum verdict follow(void *ctx, struct packet *p, struct flow *flow, int *over, const enum hook hook)
 {
@@ -108,6 +118,8 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 		return VERDICT_NEXT;
 	}
 	p->to = to;
+	if (is_turned_query(p, flow))
+		return drop(p, REASON_ICMP_UNASKED);
 	if (ends_before(p, to))
 		return VERDICT_NEXT;
 	if (p->flags & PACKET_TRANSLATED && is_proxied(flow)) {

@@ -31,7 +31,7 @@
 #define TCP_OPTION_NOTHING 1
 #define TCP_OPTION_WINDOW_SCALE 3
 #define MAX_SCALE 14	/* RFC 7323 section 2.3 */
-#define MOST_TCP_OPTIONS 12
+#define MOST_TCP_OPTIONS 38	/* bytes that may stand before the window scale */
 
 #define ICMP_ECHO_REPLY 0
 #define ICMP_UNREACHABLE 3
@@ -102,7 +102,7 @@ static __always_inline void parse_scale(struct packet *p, const struct frame *f,
 
 		if (!option || option[0] == TCP_OPTION_END)
 			break;
-		if (option[0] == TCP_OPTION_WINDOW_SCALE) {
+		if (option[0] == TCP_OPTION_WINDOW_SCALE && option[1] == 3) {
 			p->flags |= PACKET_SCALES;
 			p->scale = option[2] > MAX_SCALE ? MAX_SCALE : option[2];
 			break;

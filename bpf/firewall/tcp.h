@@ -21,7 +21,6 @@
 #define TCP_KIND (TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST)
 #define OLDEST_ACK 66000	/* how far an acknowledgement may be behind, at least: a whole unscaled window */
 #define MOVE_TRIES 4	/* flags lie in the same word, and another core may write them */
-#define MOST_EARLY_DATA 1460	/* of a SYN (RFC 7413), which the peer may leave unacknowledged */
 
 static __always_inline bool before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
 static __always_inline bool after(__u32 a, __u32 b) { return (__s32)(a - b) > 0; }
@@ -56,20 +55,48 @@ static __always_inline void note_syn(struct flow *flow, const struct packet *p)
 	flow->scales = (flow->scales & (s ? 0x0f : 0xf0)) | (p->scale & 15) << (s * 4);
 }
 
-/* The first SYN, and any that begins anew before an answer came. */
+/* The first SYN, and any that begins anew before an answer came. Its data (RFC 7413) may be left unacknowledged. */
 static __always_inline void begin_tcp(struct flow *flow, const struct packet *p)
 {
 	note_syn(flow, p);
+	flow->acked[(p->side & 1) ^ 1] = p->sequence + 1;
 	flow->flags = p->flags & PACKET_SCALES ? FLOW_SCALES : 0;
+}
+
+/* Whether a number acknowledges a SYN, and its data or a part of it. */
+static __always_inline bool is_within_syn(__u32 acknowledgement, __u32 first, __u32 end)
+{
+	return acknowledgement - first <= end - first;
+}
+
+/* A SYN before an answer came. The same one again has its data no more, and perhaps no options, but the answer may be to the first one. */
+static __always_inline void begin_again(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, end = flow->end[s];
+	bool is_same = flow->acked[s ^ 1] == p->sequence + 1;
+	__u8 flags = flow->flags, scales = flow->scales;
+
+	begin_tcp(flow, p);
+	if (is_same && after(end, flow->end[s]))
+		flow->end[s] = flow->reach[s] = end;
+	if (is_same && flags & FLOW_SCALES && !(p->flags & PACKET_SCALES)) {
+		flow->flags = flags;
+		flow->scales = scales;
+	}
 }
 
 /* The other end's SYN: windows are scaled if both offer it. */
 static __always_inline void answer_syn(struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1, r = s ^ 1;
+	bool is_same = flow->state == FLOW_SYN_RECEIVED && flow->acked[r] == p->sequence + 1;
+	__u8 scales = flow->scales;
 
 	note_syn(flow, p);
-	if (!(p->flags & PACKET_SCALES)) {
+	/* As in begin_again(). */
+	if (is_same && !(p->flags & PACKET_SCALES)) {
+		flow->scales = scales;
+	} else if (!(p->flags & PACKET_SCALES)) {
 		flow->flags &= ~FLOW_SCALES;
 		flow->scales = 0;
 	}
@@ -120,17 +147,18 @@ static __always_inline void update_windows(struct flow *flow, const struct packe
 /* Whether an acknowledgement answers the other end's SYN. */
 static __always_inline bool acknowledges_syn(const struct flow *flow, const struct packet *p)
 {
-	return p->tcp_flags & TCP_ACK && flow->end[(p->side & 1) ^ 1] - p->acknowledgement <= MOST_EARLY_DATA;
+	__u32 s = p->side & 1;
+
+	return p->tcp_flags & TCP_ACK && is_within_syn(p->acknowledgement, flow->acked[s], flow->end[s ^ 1]);
 }
 
 static __always_inline int track_answer(struct flow *flow, const struct packet *p)
 {
-	__u32 s = p->side & 1, r = s ^ 1;
+	__u32 r = (p->side & 1) ^ 1;
 
 	if (!acknowledges_syn(flow, p))
 		return REASON_TCP_WINDOW;
 	answer_syn(flow, p);
-	flow->acked[s] = p->acknowledgement;
 	flow->reach[r] = p->acknowledgement + (p->window ? p->window : 1);
 	move(flow, FLOW_SYN_SENT, FLOW_SYN_RECEIVED);
 	return 0;
@@ -143,7 +171,7 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 	if ((p->side & 1) == (flow->initiator & 1)) {
 		if (kind != TCP_SYN)
 			return REASON_TCP_STATE;
-		begin_tcp(flow, p);
+		begin_again(flow, p);
 		return 0;
 	}
 	if (kind == (TCP_SYN | TCP_ACK))
@@ -151,7 +179,6 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 	if (kind == TCP_SYN) {
 		answer_syn(flow, p);
 		flow->reach[flow->initiator & 1] += p->window;
-		flow->acked[p->side & 1] = flow->end[flow->initiator & 1];
 		move(flow, FLOW_SYN_SENT, FLOW_SYN_BOTH);
 		return 0;
 	}
@@ -227,20 +254,33 @@ struct late_syn {
 	__u8 scales;		/* it offers to scale windows */
 	__u8 side;		/* that sent it */
 	__u8 ttl;
-	__u16 pad;
+	__u16 data;		/* bytes of it (RFC 7413), which may be left unacknowledged */
 };
 
 struct late_syn late_syns[LATE_SYNS];
 
 static __always_inline void note_late_syn(const struct flow *flow, const struct packet *p)
 {
+	const struct late_syn *known = &late_syns[p->record & (LATE_SYNS - 1)];
+	bool is_same = known->record == p->record + 1 && known->number == flow->number && known->side == (p->side & 1) &&
+		       known->end - known->data == p->sequence + 1, scales = p->flags & PACKET_SCALES;
+	__u32 data = p->data_bytes, scale = p->scale & 15;
+
+	/* As in begin_again(). */
+	if (is_same && known->data > data)
+		data = known->data;
+	if (is_same && known->scales && !scales) {
+		scales = true;
+		scale = known->scale;
+	}
 	late_syns[p->record & (LATE_SYNS - 1)] = (struct late_syn){
 		.record = p->record + 1,
 		.number = flow->number,
-		.end = end_of(p),
+		.end = p->sequence + 1 + data,
+		.data = data,
 		.window = p->window,
-		.scale = p->scale & 15,
-		.scales = !!(p->flags & PACKET_SCALES),
+		.scale = scale,
+		.scales = scales,
 		.side = p->side & 1,
 		.ttl = p->ttl,
 	};
@@ -252,7 +292,7 @@ static __always_inline bool answers_late_syn(const struct flow *flow, const stru
 	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
 
 	return p->tcp_flags & TCP_ACK && syn->record == p->record + 1 && syn->number == flow->number &&
-	       syn->side != (p->side & 1) && syn->end - p->acknowledgement <= MOST_EARLY_DATA;
+	       syn->side != (p->side & 1) && is_within_syn(p->acknowledgement, syn->end - syn->data, syn->end);
 }
 
 /* Whether a SYN-ACK answers a late SYN of the initiator. Then its sender did not have the connection, or answers any SYN by a
@@ -271,6 +311,7 @@ static __always_inline bool begins_anew(struct flow *flow, const struct packet *
 	flow->flags = syn->scales ? FLOW_SCALES : 0;
 	flow->scales = syn->scale << s * 4;
 	flow->end[s] = flow->reach[s] = syn->end;
+	flow->acked[s ^ 1] = syn->end - syn->data;
 	flow->window[s] = syn->window ? syn->window : 1;
 	flow->ttl[s] = syn->ttl;
 	flow->opened = p->tick;
@@ -283,7 +324,7 @@ static __always_inline int track_syn_received(struct flow *flow, const struct pa
 
 	/* The first SYN again, or another one: its receiver answers either, and what it answers shows which one counts. */
 	if (kind == TCP_SYN) {
-		if (end_of(p) != flow->end[p->side & 1])
+		if (end_of(p) != flow->end[p->side & 1] && p->sequence + 1 != flow->acked[(p->side & 1) ^ 1])
 			note_late_syn(flow, p);
 		return 0;
 	}

@@ -123,6 +123,7 @@ fn segment(line: &str, port: u16) -> (Side, Vec<u8>) {
             "win" => tcp.window = value.parse().unwrap(),
             "len" => tcp.length = value.parse().unwrap(),
             "scale" => tcp.scale = Some(value.parse().unwrap()),
+            "nothings" => tcp.nothings = value.parse().unwrap(),
             other => panic!("{other}: {line}"),
         }
     }

@@ -87,7 +87,7 @@ Reason of reason {
     Cookie = REASON_COOKIE, "cookie": "TCP of no known connection, while SYNs are answered with cookies (`syn_proxy`): its cookie is wrong or too old";
     TcpReset = REASON_TCP_RESET, "tcp-reset": "a reset outside the window of its connection (RFC 5961)";
     IcmpUnrelated = REASON_ICMP_UNRELATED, "icmp-unrelated": "an ICMP error that quotes a packet which its flow did not send";
-    IcmpUnasked = REASON_ICMP_UNASKED, "icmp-unasked": "an answer to an ICMP query (echo, timestamp) that nobody asked";
+    IcmpUnasked = REASON_ICMP_UNASKED, "icmp-unasked": "an answer to an ICMP query (echo, timestamp) that nobody asked, or a query back by the flow of one";
     TcpChecksum = REASON_TCP_CHECKSUM, "tcp-checksum": "a reset or a FIN of a known connection with a wrong TCP checksum";
     NatExhausted = REASON_NAT_EXHAUSTED, "nat-exhausted": "none of the ports that it may have outside is free towards its destination: add addresses or ports to its entry of `[[nat]]`";
     Untranslatable = REASON_UNTRANSLATABLE, "untranslatable": "it must be translated and cannot be: its interface has no address, it is of no flow, or its flow has ended";

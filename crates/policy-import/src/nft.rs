@@ -34,6 +34,7 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             ruleset: &mut ruleset,
             table: Table::default(),
             tables: &mut tables,
+            nested: 0,
         };
         reader.read().map_err(wrong)?;
     }
@@ -83,6 +84,8 @@ struct Reader<'r> {
     table: Table,
     /// Those before it, by family and name.
     tables: &'r mut HashMap<(String, String), Table>,
+    /// How many chains without a name the rule that is read stands in.
+    nested: usize,
 }
 
 impl Reader<'_> {
@@ -119,17 +122,23 @@ impl Reader<'_> {
         Err((token.line, token.column, format!("`{text}` should stand here, and not `{}`", token.text)))
     }
 
-    /// Words up to the end of the line or a semicolon, outside of braces.
+    /// Words up to the end of the line or a semicolon, outside of braces. Between braces the ends of lines stay where they end rules.
     fn statement(&mut self) -> Result<Vec<Token>, Wrong> {
-        let (mut words, mut depth) = (Vec::new(), 0);
+        let mut words: Vec<Token> = Vec::new();
+        // For each brace that is open, whether it begins a chain.
+        let mut open = Vec::new();
         loop {
             let Some(token) = self.tokens.get(self.at).cloned() else { return Ok(words) };
-            if depth == 0 && (token.is("\n") || token.is(";") || token.is("}")) {
+            if open.is_empty() && (token.is("\n") || token.is(";") || token.is("}")) {
                 return Ok(words);
             }
             self.at += 1;
-            depth += i32::from(token.is("{")) - i32::from(token.is("}"));
-            if !token.is("\n") {
+            if token.is("{") {
+                open.push(words.last().is_some_and(|word| word.is("jump") || word.is("goto")));
+            } else if token.is("}") {
+                open.pop();
+            }
+            if !token.is("\n") || open.last() == Some(&true) {
                 words.push(token);
             }
         }

@@ -48,7 +48,7 @@ fn ends(text: &str) -> Option<Ends> {
         Some((first.to_owned(), last.to_owned()))
     };
     let address = |text: &str| text.parse::<Ipv4Addr>().ok().filter(|address| is_a_hosts(*address));
-    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let port = |text: &str| words::number::<u16>(text).filter(|port| *port > 0);
     let addresses = match addresses {
         "" => None,
         text => {

@@ -169,9 +169,15 @@ fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
+/// A decimal number. With a zero before it nft and iptables take it for octal, or for hexadecimal, so it is not understood.
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let is_plain = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| is_plain)
+}
+
 /// A port by number or name.
 pub(crate) fn port(text: &str) -> Option<u16> {
-    text.parse().ok().or_else(|| named(PORTS, text))
+    number(text).or_else(|| named(PORTS, text))
 }
 
 /// First and last of a range of ports, with this between them; an open end is the least or the greatest.
@@ -188,7 +194,7 @@ pub(crate) fn ports(text: &str, between: char) -> Option<(u32, u32)> {
 
 /// A protocol's number.
 pub(crate) fn protocol(text: &str) -> Option<u8> {
-    text.parse().ok().or_else(|| named(PROTOCOLS, &text.to_ascii_lowercase()))
+    number(text).or_else(|| named(PROTOCOLS, &text.to_ascii_lowercase()))
 }
 
 /// All services of a protocol.
@@ -223,12 +229,12 @@ pub(crate) fn icmp(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
         return Some(RangeSet::of([(key(protocol, selector), key(protocol, selector))]));
     }
     let (kind, code) = text.split_once('/').map_or((text, None), |(kind, code)| (kind, Some(code)));
-    let kind: u8 = kind.parse().ok().or_else(|| named(types, kind))?;
+    let kind: u8 = number(kind).or_else(|| named(types, kind))?;
     let first = u16::from(kind) << 8;
     let (first, last) = match code {
         None => (first, first | 0xff),
         Some(code) => {
-            let code: u8 = code.parse().ok()?;
+            let code: u8 = number(code)?;
             (first | u16::from(code), first | u16::from(code))
         }
     };
@@ -238,7 +244,7 @@ pub(crate) fn icmp(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
 /// A code of ICMP by number or as nftables calls it, with every type.
 pub(crate) fn icmp_code(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
     let codes = if protocol == ICMP { CODES } else { CODES_V6 };
-    let code: u8 = text.parse().ok().or_else(|| named(codes, text))?;
+    let code: u8 = number(text).or_else(|| named(codes, text))?;
     let of = |kind: u16| key(protocol, kind << 8 | u16::from(code));
     Some(RangeSet::of((0..=u16::from(u8::MAX)).map(|kind| (of(kind), of(kind)))))
 }
@@ -252,9 +258,9 @@ pub(crate) fn addresses(text: &str) -> Option<AddressSet> {
 
 fn written(text: &str) -> Option<AddressSet> {
     let Some((address, mask)) = text.split_once('/') else { return AddressSet::parse(text).ok() };
-    let length = match mask.parse::<u8>() {
-        Ok(length) => length,
-        Err(_) => {
+    let length = match number::<u8>(mask) {
+        Some(length) => length,
+        None => {
             let mask = u32::from(mask.parse::<std::net::Ipv4Addr>().ok()?);
             // A mask with holes is no network.
             (mask.leading_ones() == mask.count_ones()).then_some(mask.count_ones() as u8)?
@@ -294,7 +300,7 @@ pub(crate) fn groups() -> AddressSet {
 /// A rate as policies write it, from `5/minute`, `10/sec`, `3/min`.
 pub(crate) fn rate(text: &str) -> Option<String> {
     let (count, unit) = text.split_once('/').unwrap_or((text, "second"));
-    let count: u32 = count.trim().parse().ok().filter(|count| *count > 0)?;
+    let count: u32 = number(count.trim()).filter(|count| *count > 0)?;
     let unit = unit.trim();
     let is = |whole: &str| !unit.is_empty() && whole.starts_with(unit);
     let unit = match () {
@@ -351,7 +357,15 @@ mod tests {
             let expected = AddressSet::between(first.parse().unwrap(), last.parse().unwrap());
             assert_eq!(addresses(text), expected, "{text}");
         }
-        for text in ["10.0.0.0/33", "10.0.0.0/255.0.255.0", "::/129", "host.example", ""] {
+        for text in [
+            "10.0.0.0/33",
+            "10.0.0.0/010",
+            "010.0.0.0/8",
+            "10.0.0.0/255.0.255.0",
+            "::/129",
+            "host.example",
+            "",
+        ] {
             assert_eq!(addresses(text), None, "{text}");
         }
     }

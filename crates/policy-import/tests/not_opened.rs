@@ -343,3 +343,97 @@ fn priorities_before_a_translation() {
         becomes(Format::Nft, &[&text], &[said], &[]);
     }
 }
+
+/// nft and iptables read `010` as 8 and `0x16` as 22, and iptables the type 255 of ICMP as any.
+#[test]
+fn numbers_that_are_not_what_they_look_like() {
+    for words in [
+        "tcp dport 010",
+        "tcp dport { 80, 010-020 }",
+        "udp sport 010",
+        "tcp dport 0x16",
+        "meta l4proto 017",
+        "icmp type 010",
+        "icmp type echo-request icmp code 010",
+        "ip saddr 10.0.0.0/010",
+        "ip saddr 010.0.0.1",
+        "limit rate 010/second",
+        "iif 2",
+        "iif != 2",
+        "oif { 2, 3 }",
+    ] {
+        becomes(Format::Nft, &[&forward(&format!("{words} accept"))], &["left out"], &[ALLOW]);
+        if !words.starts_with("limit") {
+            becomes(Format::Nft, &[&open(&format!("{words} drop"))], &[DENY, "refuses more"], &[]);
+        }
+    }
+    let table = |policy: &str, rule: &str| {
+        format!(
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD {policy} [0:0]\n:OUTPUT DROP [0:0]\n-A FORWARD {rule}\nCOMMIT\n"
+        )
+    };
+    for words in [
+        "-p tcp --dport 010",
+        "-p tcp -m multiport --dports 80,011:012",
+        "-p 010",
+        "-p icmp -m icmp --icmp-type 010",
+        "-p icmp -m icmp --icmp-type 3/04",
+        "-s 10.0.0.0/010",
+        "-m limit --limit 010/sec",
+        "-m limit --limit 5/sec --limit-burst 010",
+    ] {
+        let accepts = table("DROP", &format!("{words} -j ACCEPT"));
+        becomes(Format::IptablesSave, &[&accepts], &["left out"], &[ALLOW]);
+        let drops = table("ACCEPT", &format!("{words} -j DROP"));
+        becomes(Format::IptablesSave, &[&drops], &[DENY, "refuses more"], &[]);
+    }
+    for (kind, has, has_not) in [
+        ("--icmp-type 255", "service = \"icmp\"\naction = \"deny\"", "icmp/255"),
+        ("--icmp-type 255/3", "service = \"icmp\"\naction = \"deny\"", "icmp/255"),
+        ("! --icmp-type 255", "no packet", DENY),
+    ] {
+        let drops = table("ACCEPT", &format!("-p icmp -m icmp {kind} -j DROP"));
+        becomes(Format::IptablesSave, &[&drops], &[has], &[has_not]);
+    }
+    let forwards = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp --dport 25 -j DNAT --to-destination 10.0.0.5:0031\nCOMMIT\n";
+    let text = [forwards, &table("ACCEPT", "-s 10.0.0.9 -j DROP")].concat();
+    becomes(Format::IptablesSave, &[&text], &["this translation is not carried over"], &["destination_to"]);
+}
+
+/// As nft lists them: rules between the braces of a jump.
+#[test]
+fn chains_without_a_name() {
+    let text = forward(
+        "tcp dport { 22,\n80 } jump {\nip saddr { 10.0.0.1,\n10.0.0.2 } accept\nudp dport 53 jump { accept; }\ndrop\n}\ntcp dport 23 goto { ip saddr 10.0.0.9 accept; }\naccept",
+    );
+    let imported = |text: &str| {
+        let options = Options { interfaces: vec!["eth0".to_owned()], answers: true, ..Options::default() };
+        accounts::import(Format::Nft, &[source(text)], &options, false)
+    };
+    let policy = imported(&text).unwrap().policy;
+    let rules: Vec<&str> = policy
+        .lines()
+        .filter(|line| ["source = ", "service = ", "action = "].iter().any(|key| line.starts_with(key)))
+        .collect();
+    let services = "service = [\"tcp/22\", \"tcp/80\"]";
+    let expected = [
+        "source = \"10.0.0.1-10.0.0.2\"",
+        services,
+        ALLOW,
+        services,
+        DENY,
+        "source = \"10.0.0.9\"",
+        "service = \"tcp/23\"",
+        ALLOW,
+        "service = \"tcp/23\"",
+        DENY,
+        // What comes to the end of a jump goes on behind it, and of a goto it does not.
+        "service = [\"protocol/0-5\", \"tcp/0-22\", \"tcp/24-65535\", \"protocol/7-255\"]",
+        ALLOW,
+    ];
+    assert_eq!(rules, expected, "{policy}");
+    // What is not understood before the braces holds for what is between them.
+    becomes(Format::Nft, &[&forward("meta mark 5 jump { tcp dport 22 accept; }")], &["left out"], &[ALLOW]);
+    let deep = format!("{}accept{}", "jump { ".repeat(20), " }".repeat(20));
+    refused(Format::Nft, &forward(&deep), "more than 16 chains stand within each other");
+}

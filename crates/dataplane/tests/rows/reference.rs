@@ -170,6 +170,10 @@ impl Reference {
                 if flow.zones[side] != from {
                     return dropped("flow-zone");
                 }
+                // Who began a flow asks, and the other end answers.
+                if seen.icmp.as_ref().is_some_and(|icmp| (*icmp == Icmp::Answer) != (side == 1)) {
+                    return dropped("icmp-unasked");
+                }
                 let answers = side == 1 && seen.tcp_flags & TCP_KIND == SYN | 0x10;
                 let again = side == 0 && seen.tcp_flags & TCP_KIND == SYN;
                 assert!(seen.protocol != 6 || again || answers, "what follows is a row of tcp.txt");

@@ -135,7 +135,7 @@ impl Reader<'_> {
         match words[..] {
             _ if (table, name, self.v4) != ("nat", "REDIRECT", true) => None,
             [] => Some(None),
-            ["--to-ports", port] => port.parse().ok().filter(|port| *port > 0).map(Some),
+            ["--to-ports", port] => words::number(port).filter(|port| *port > 0).map(Some),
             _ => None,
         }
     }
@@ -236,7 +236,9 @@ impl Reader<'_> {
             }
             "--icmp-type" | "--icmpv6-type" => {
                 let protocol = if name == "--icmp-type" { ICMP } else { ICMPV6 };
-                let types = words::icmp(protocol, value);
+                // The kernel takes the type 255 for any, whatever its code (net/ipv4/netfilter/ip_tables.c).
+                let is_any = protocol == ICMP && value.split('/').next() == Some("255");
+                let types = words::icmp(protocol, if is_any { "any" } else { value });
                 narrow(&mut cube.services, not, types, LAST_KEY)
             }
             "--ctstate" | "--state" => states(&mut cube.states, not, value),
@@ -262,7 +264,7 @@ impl Reader<'_> {
                 draft.rate.is_some()
             }
             "--limit-burst" | "--hashlimit-burst" => {
-                draft.burst = value.parse().ok().filter(|burst| *burst > 0);
+                draft.burst = words::number(value).filter(|burst| *burst > 0);
                 draft.burst.is_some()
             }
             "--hashlimit-mode" => {

@@ -129,6 +129,10 @@ impl Narrowed<'_> {
                 _ => false,
             },
             Field::Interface { outside } => {
+                // `iif 2` is an interface by its number, which says nothing of its name.
+                if values.iter().any(|value| value.bytes().all(|byte| byte.is_ascii_digit())) {
+                    return false;
+                }
                 self.interfaces.push(InterfaceTest { outside, not, names: values.to_vec() });
                 true
             }

@@ -4,12 +4,14 @@ use super::fields::{Field, Narrowed, field};
 use super::token::Token;
 use super::{Reader, Wrong, statements};
 use crate::cube::{Cube, state};
-use crate::ruleset::{ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
+use crate::ruleset::{Chain, ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
 use crate::{iptables, translation, words};
 use policy::ranges::RangeSet;
 
 /// Elements of maps and tuples that one rule may become.
 const MOST_ELEMENTS: usize = 200_000;
+/// Chains within chains: as many jumps as the kernel follows.
+const MOST_NESTED: usize = 16;
 
 /// Some of the packets of a rule.
 #[derive(Clone)]
@@ -184,8 +186,14 @@ impl Reader<'_> {
             "reject" => (Verdict::Reject, words.iter().take_while(|word| !word.is("comment")).count()),
             "return" => (Verdict::Return, 1),
             "continue" => (Verdict::Continue, 1),
-            "jump" => (Verdict::Jump(self.declared(first, name)?), 2),
-            "goto" => (Verdict::Goto(self.declared(first, name)?), 2),
+            what @ ("jump" | "goto") => {
+                let is_written_here = words.get(1).is_some_and(|word| word.is("{"));
+                let (chain, taken) = match is_written_here {
+                    true => self.written_here(first, braces(&words[1..]))?,
+                    false => (self.declared(first, name)?, 1),
+                };
+                (if what == "jump" { Verdict::Jump(chain) } else { Verdict::Goto(chain) }, 1 + taken)
+            }
             "comment" => {
                 draft.comment = Some(name.to_owned());
                 return Ok(Some(2));
@@ -216,6 +224,30 @@ impl Reader<'_> {
         }
         draft.verdict = verdict;
         Ok(Some(taken))
+    }
+
+    /// A chain without a name, `jump { ... }`, and how many words it has.
+    fn written_here(&mut self, word: &Token, braces: &[Token]) -> Result<(ChainId, usize), Wrong> {
+        if self.nested == MOST_NESTED {
+            let message = format!("more than {MOST_NESTED} chains stand within each other here");
+            return Err((word.line, word.column, message));
+        }
+        let chains = &mut self.ruleset.chains;
+        let chain = chains.len();
+        chains.push(Chain { name: format!("line-{}", word.line), rules: Vec::new() });
+        self.nested += 1;
+        let (mut rule, mut depth) = (Vec::new(), 0);
+        for token in braces.get(1..braces.len().saturating_sub(1)).unwrap_or_default() {
+            depth += i32::from(token.is("{")) - i32::from(token.is("}"));
+            if depth == 0 && (token.is("\n") || token.is(";")) {
+                self.rule(chain, &std::mem::take(&mut rule))?;
+            } else {
+                rule.push(token.clone());
+            }
+        }
+        self.rule(chain, &rule)?;
+        self.nested -= 1;
+        Ok((chain, braces.len()))
     }
 
     fn declared(&mut self, word: &Token, name: &str) -> Result<ChainId, Wrong> {
@@ -411,7 +443,7 @@ fn limit(draft: &mut Draft, words: &[Token]) -> usize {
     let texts: Vec<&str> = words[..taken].iter().map(|word| word.text.as_str()).collect();
     let (rate, burst) = match &texts[2..] {
         [rate] => (words::rate(rate), Some(5)),
-        [rate, "burst", burst, "packets"] => (words::rate(rate), burst.parse().ok()),
+        [rate, "burst", burst, "packets"] => (words::rate(rate), words::number(burst)),
         _ => (None, None),
     };
     match (rate, burst) {

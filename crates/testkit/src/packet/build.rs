@@ -145,6 +145,8 @@ pub struct Tcp {
     pub length: usize,
     /// Of the window scale option, of a SYN.
     pub scale: Option<u8>,
+    /// Options of one byte that say nothing, before all others.
+    pub nothings: usize,
 }
 
 /// No more data.
@@ -159,10 +161,10 @@ pub const ACK: u8 = 16;
 impl Tcp {
     /// Header and data, without a checksum.
     pub fn bytes(&self) -> Vec<u8> {
-        let options: Vec<u8> = match self.scale {
-            Some(scale) => vec![2, 4, 5, 180, 1, 3, 3, scale, 4, 2, 1, 1],
-            None => vec![],
-        };
+        let mut options = vec![1; self.nothings];
+        if let Some(scale) = self.scale {
+            options.extend([2, 4, 5, 180, 1, 3, 3, scale, 4, 2, 1, 1]);
+        }
         let mut bytes = vec![];
         bytes.extend(self.ports.0.to_be_bytes());
         bytes.extend(self.ports.1.to_be_bytes());

@@ -157,7 +157,7 @@ fn transport(words: &Words<'_>, v6: bool, quoted: Option<&[u8]>) -> (u8, Vec<u8>
         let flags = words.0[at + 2].chars().filter(|c| *c != '-').map(flag).sum();
         let (sequence, acknowledgement) = (number("seq"), number("ack"));
         let window = number("window") as u16;
-        let tcp = Tcp { ports, flags, sequence, acknowledgement, window, length, scale: None };
+        let tcp = Tcp { ports, flags, sequence, acknowledgement, window, length, scale: None, nothings: 0 };
         return (6, tcp.bytes());
     }
     if let Some(ports) = words.pair("udp", '>') {
