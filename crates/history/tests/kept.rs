@@ -163,7 +163,7 @@ fn what_is_wrong_with_the_file_is_said() {
     assert!(Store::write(&place("empty")).is_ok(), "an empty file is a new one");
     assert!(matches!(Store::write(&place("text/below")), Err(HistoryError::Folder { .. })));
     std::fs::create_dir(dir.path().join("folder")).unwrap();
-    assert!(matches!(Store::write(&place("folder")), Err(HistoryError::ReadOnly { .. })));
+    assert!(matches!(Store::write(&place("folder")), Err(HistoryError::IsFolder(_))));
 }
 
 /// Root may write everything, so this only says something for others.

@@ -172,8 +172,9 @@ fn warnings(old: &Results, new: &Results) -> Vec<String> {
     let (a, b) = (&old.environment, &new.environment);
     let mut warnings = Vec::new();
     if old.started == new.started && old == new {
-        warnings
-            .push("this is one run twice, so no value differs and no condition can tell anything".to_owned());
+        warnings.push(
+            "this is one run twice, so every value is the same and no condition can tell anything".to_owned(),
+        );
     }
     let mut differs = |what: &str, old: &str, new: &str| {
         if old != new {

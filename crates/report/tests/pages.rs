@@ -460,4 +460,5 @@ fn two_runs_side_by_side() {
     let same = compare(&old, &old);
     assert!(same.only_old.is_empty() && same.only_new.is_empty());
     assert!(!same.warnings.iter().any(|w| w.contains("differs")), "{:?}", same.warnings);
+    assert!(same.warnings[0].starts_with("this is one run twice"), "{:?}", same.warnings);
 }
