@@ -42,7 +42,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
         )));
     }
     crate::run::check_root()?;
-    testbed::quota::check(2.0)?;
+    testbed::quota::check_for(1)?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", crate::run::change_words(&change)));
     }

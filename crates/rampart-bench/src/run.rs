@@ -53,9 +53,8 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     check_needs(&plan)?;
     check_own_stacks(&plan, args)?;
     check_root()?;
-    // Each core generates without a pause, and whoever watches over it needs a part of one.
     let generating = plan.cells.iter().map(|cell| cell.setup.traffic.cores).max().unwrap_or(1);
-    testbed::quota::check(f64::from(generating) + 1.0)?;
+    testbed::quota::check_for(generating)?;
     let _alone = machine::alone(interrupt)?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", change_words(&change)));

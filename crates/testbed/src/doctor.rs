@@ -245,7 +245,7 @@ fn programs() -> Vec<Check> {
         ("iperf3", "bulk transfers cannot be measured (suite checkpoint)", false),
     ];
     let check = |(name, effect, needed): (&'static str, &str, bool)| {
-        let remedy = format!("apt-get install {}", program::package_of(name));
+        let remedy = program::package_of(name).map_or_else(String::new, |it| format!("apt-get install {it}"));
         match (program::find(name), needed) {
             (Some(path), _) => good(name, path.display().to_string()),
             (None, true) => good(name, "not installed").fatal(effect, &remedy),

@@ -21,8 +21,8 @@ pub enum TestbedError {
     ProgramMissing {
         /// The program's name.
         program: String,
-        /// Debian's package that has it.
-        package: &'static str,
+        /// Debian's package that has it; none, where it is built beside the bench.
+        package: Option<&'static str>,
     },
     /// A program ended with an error.
     #[error("`{command}` failed ({status}): {stderr}")]
@@ -104,10 +104,9 @@ impl TestbedError {
     }
 }
 
-/// What is in no package says itself where it is from.
-fn where_from(package: &str) -> String {
-    match package.strip_prefix("none: ") {
-        Some(elsewhere) => elsewhere.to_owned(),
-        None => format!("install the package {package}"),
+fn where_from(package: &Option<&str>) -> String {
+    match package {
+        Some(package) => format!("install the package {package}"),
+        None => "it is built beside rampart-bench by `make`".to_owned(),
     }
 }

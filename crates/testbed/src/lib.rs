@@ -26,6 +26,7 @@ pub mod policy;
 pub mod priority;
 mod program;
 pub mod quota;
+mod stat;
 pub mod tables;
 
 pub use error::TestbedError;

@@ -176,9 +176,13 @@ pub(crate) fn end_processes(name: &str) {
     }
 }
 
+/// What distinguishes the namespace of a path from all others.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok()
+}
+
 /// Processes whose first thread is in a namespace. None of this process's own namespace: whatever is called like that, a bed is not.
 fn processes_in(name: &str) -> Vec<Pid> {
-    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let Some(here) = identity(&Namespace::path_of(name)) else { return Vec::new() };
     if identity(Path::new("/proc/self/ns/net")) == Some(here) {
         return Vec::new();
@@ -192,7 +196,6 @@ fn processes_in(name: &str) -> Vec<Pid> {
 
 /// Whether a process is in the namespace of a bed.
 pub(crate) fn is_in_a_bed(pid: u32) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let there = identity(&Path::new("/proc").join(format!("{pid}/ns/net")));
     let beds = names().into_iter().filter(|name| name.starts_with("rb-"));
     there.is_some() && beds.map(|name| Namespace::path_of(&name)).any(|path| identity(&path) == there)

@@ -2,7 +2,7 @@
 //! outlive whoever started it: its time is the firewall's all the same, and it ends with its driver. Three things tell: a variable that
 //! every child inherits, the parents, and a session that is not the bench's, because orphans become children of the bench.
 
-use measure::process;
+use crate::stat::{self, Stat};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -63,12 +63,13 @@ impl Origin {
         const LOOKS: u32 = 200;
         const LOOK_EVERY: Duration = Duration::from_millis(10);
         for _ in 0..LOOKS {
-            let left = self.processes();
+            let all = Processes::now();
+            all.reap_orphans();
+            let left = self.left_of(&all);
             for &pid in &left {
                 // It may have ended by itself.
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }
-            reap_orphans();
             if left.is_empty() {
                 return;
             }
@@ -78,15 +79,15 @@ impl Origin {
 
     /// Those of the driver's processes that run, but for itself: those with its variable, its descendants, and orphans that are nobody
     /// else's.
-    fn processes(&self) -> BTreeSet<u32> {
-        let all = Processes::now();
+    fn left_of(&self, all: &Processes) -> BTreeSet<u32> {
         let others: BTreeSet<u32> =
             running().values().map(|driver| driver.pid).filter(|pid| *pid != self.pid).collect();
         let is_own = |pid: u32| match variable(pid) {
             Some(value) => value == self.value,
             None => all.descends(pid, self.pid) || all.is_orphan(pid, &others),
         };
-        all.0.keys().copied().filter(|pid| *pid != self.pid && is_own(*pid)).collect()
+        let running = all.0.iter().filter(|(_, stat)| !stat.has_ended).map(|(pid, _)| *pid);
+        running.filter(|pid| *pid != self.pid && is_own(*pid)).collect()
     }
 }
 
@@ -139,24 +140,17 @@ fn variable(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Parent and session of every process that has not ended.
-struct Processes(BTreeMap<u32, (u32, u32)>);
+/// Every process at one moment, those among them that have ended and for which nobody has waited yet.
+struct Processes(BTreeMap<u32, Stat>);
 
 impl Processes {
     fn now() -> Self {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = entries.filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            process::start_ticks(&text)?;
-            Some((pid, parent_and_session(&text)?))
-        });
-        Self(processes.collect())
+        Self(stat::all().collect())
     }
 
     fn descends(&self, pid: u32, from: u32) -> bool {
         let mut at = pid;
-        while let Some((parent, _)) = self.0.get(&at) {
+        while let Some(Stat { parent, .. }) = self.0.get(&at) {
             if *parent == from {
                 return true;
             }
@@ -165,42 +159,32 @@ impl Processes {
         false
     }
 
-    /// Whether it is a child of the bench, or of one, that the bench has not started: it is of another session, and of no driver that runs.
+    /// Whether a process is of another session than the bench, where all stay that the bench starts itself.
+    fn is_of_another_session(&self, pid: u32) -> bool {
+        let session = |pid| self.0.get(&pid).map(|stat| stat.session);
+        session(pid) != session(std::process::id())
+    }
+
+    /// Whether it is a child of the bench, or of one, that the bench has not started and that is of no driver that runs.
     /// Daemons of firewalls in the tree are in a bed's namespace, which ends them.
     fn is_orphan(&self, pid: u32, drivers: &BTreeSet<u32>) -> bool {
-        let bench = std::process::id();
-        let own_session = self.0.get(&bench).map(|(_, session)| *session);
-        let session = self.0.get(&pid).map(|(_, session)| *session);
-        session != own_session
-            && self.descends(pid, bench)
+        self.is_of_another_session(pid)
+            && self.descends(pid, std::process::id())
             && !drivers.contains(&pid)
             && !drivers.iter().any(|driver| self.descends(pid, *driver))
             && !crate::netns::is_in_a_bed(pid)
     }
-}
 
-/// The fourth and the sixth field of `/proc/PID/stat`.
-fn parent_and_session(stat: &str) -> Option<(u32, u32)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-    let parent = fields.next()?.parse().ok()?;
-    Some((parent, fields.nth(1)?.parse().ok()?))
-}
-
-/// Takes note of the end of orphans, for which nobody else waits: children of the bench that are of another session, and no drivers.
-fn reap_orphans() {
-    let bench = std::process::id();
-    let session_of = |pid: u32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        parent_and_session(&text)
-    };
-    let Some((_, own)) = session_of(bench) else { return };
-    let drivers: BTreeSet<u32> = running().values().map(|driver| driver.pid).collect();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-        let is_orphan = session_of(pid).is_some_and(|(parent, session)| parent == bench && session != own);
-        if is_orphan && !drivers.contains(&pid) {
-            // One that has not ended is left alone.
-            let _ = waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::WNOHANG));
+    /// Takes note of the end of orphans, for which nobody else waits.
+    fn reap_orphans(&self) {
+        let bench = std::process::id();
+        let drivers: BTreeSet<u32> = running().values().map(|driver| driver.pid).collect();
+        let ended = self.0.iter().filter(|(_, stat)| stat.has_ended && stat.parent == bench);
+        for pid in ended.map(|(pid, _)| *pid) {
+            if self.is_of_another_session(pid) && !drivers.contains(&pid) {
+                // Nothing is lost if somebody waited for it meanwhile.
+                let _ = waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::WNOHANG));
+            }
         }
     }
 }
@@ -213,17 +197,28 @@ mod tests {
     fn processes() -> Processes {
         let bench = std::process::id();
         let (own, orphan, of_orphan) = (u32::MAX - 3, u32::MAX - 2, u32::MAX - 1);
-        Processes(BTreeMap::from([
-            (bench, (1, 5)),
-            (20, (bench, 20)),
-            (21, (20, 20)),
-            (30, (bench, 30)),
-            (31, (30, 31)),
-            (own, (bench, 5)),
-            (orphan, (bench, 40)),
-            (of_orphan, (orphan, 40)),
-            (u32::MAX, (1, 50)),
-        ]))
+        let rows = [
+            (bench, 1, 5),
+            (20, bench, 20),
+            (21, 20, 20),
+            (30, bench, 30),
+            (31, 30, 31),
+            (own, bench, 5),
+            (orphan, bench, 40),
+            (of_orphan, orphan, 40),
+            (u32::MAX, 1, 50),
+        ];
+        let stat = |parent, session| Stat {
+            has_ended: false,
+            parent,
+            session,
+            kernel_thread: false,
+            ticks: 0,
+            children_ticks: 0,
+            start_ticks: 0,
+            core: 0,
+        };
+        Processes(rows.map(|(pid, parent, session)| (pid, stat(parent, session))).into())
     }
 
     #[test]
@@ -233,12 +228,5 @@ mod tests {
         let found: Vec<u32> = all.0.keys().copied().filter(|pid| all.is_orphan(*pid, &drivers)).collect();
         assert_eq!(found, [u32::MAX - 2, u32::MAX - 1]);
         assert!(all.descends(21, 20) && all.descends(31, 30) && !all.descends(31, 20));
-    }
-
-    #[test]
-    fn parent_and_session_are_read_whatever_the_name() {
-        let stat = "7 (a ) 1 2 3) S 11 12 13 0 -1";
-        assert_eq!(parent_and_session(stat), Some((11, 13)));
-        assert_eq!(parent_and_session("7 (a"), None);
     }
 }

@@ -93,9 +93,9 @@ fn cannot_start(program: &str, error: std::io::Error) -> TestbedError {
     }
 }
 
-/// Debian's package for a program that this crate starts.
-pub(crate) fn package_of(program: &str) -> &'static str {
-    match program {
+/// Debian's package for a program that this crate starts; none has what is built beside the bench.
+pub(crate) fn package_of(program: &str) -> Option<&'static str> {
+    Some(match program {
         "ip" | "tc" => "iproute2",
         "nft" => "nftables",
         "ethtool" => "ethtool",
@@ -107,9 +107,9 @@ pub(crate) fn package_of(program: &str) -> &'static str {
         "iperf3" => "iperf3",
         "haproxy" => "haproxy",
         "squid" => "squid",
-        "rampart" => "none: it is built beside rampart-bench by `make`",
+        "rampart" => return None,
         _ => "iptables",
-    }
+    })
 }
 
 /// A rule set of a million lines that fails may print as many errors: the first few tell it all.

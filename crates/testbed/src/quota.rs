@@ -18,12 +18,14 @@ pub fn throttled_ns() -> u64 {
     places.iter().filter_map(|file| throttled(&fs::read_to_string(file).ok()?)).sum()
 }
 
-/// Whether the control groups of this process allow it the time of so many cores at least. A generator stays in the kernel for long, so a
-/// group with less is never done with its debts: the rest of the bench would wait for ever, and not even a signal would end it.
+/// Whether the control groups of this process allow it the time that so many generating cores need. Each generates without a pause, and
+/// whoever watches over them needs a part of one more. A generator stays in the kernel for long, so a group with less is never done
+/// with its debts: the rest of the bench would wait for ever, and not even a signal would end it.
 ///
 /// # Errors
 /// [`TestbedError::MachineCannot`] says how many cores they allow.
-pub fn check(cores: f64) -> Result<(), TestbedError> {
+pub fn check_for(generating: u32) -> Result<(), TestbedError> {
+    let cores = f64::from(generating) + 1.0;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let allowed =
         files(&groups).iter().filter_map(|file| cores_of(file.parent()?)).fold(f64::INFINITY, f64::min);

@@ -129,7 +129,7 @@ impl Narrowed<'_> {
                 _ => false,
             },
             Field::Interface { outside } => {
-                // `iif 2` is an interface by its number, which says nothing of its name.
+                // `iif 2` names an interface by its index; which interface has it, the rule set does not show.
                 if values.iter().any(|value| value.bytes().all(|byte| byte.is_ascii_digit())) {
                     return false;
                 }

@@ -149,7 +149,8 @@ impl<'p> Printed<'p> {
         let (rates, base) = (of_run(test), of_run(base));
         let first = rates.first()?;
         let change = first.factors.get("change").map_or("", String::as_str);
-        (!base.is_empty()).then(|| Self { firewall: &first.firewall, change, rates: rates.clone(), base })
+        let firewall = first.firewall.as_str();
+        (!base.is_empty()).then_some(Self { firewall, change, rates, base })
     }
 
     fn change(&self, clients: &str) -> Option<f64> {

@@ -3,6 +3,7 @@
 
 use crate::netns::{self, NAMESPACE_FOLDER};
 use crate::origin::{self, Drivers};
+use crate::stat::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,8 +11,6 @@ use std::path::Path;
 
 /// ns in the unit of `proc(5)`: 100 ticks a second wherever Linux shows them to programs.
 const TICK_NS: u64 = 10_000_000;
-/// `PF_KTHREAD` of the kernel's `sched.h`.
-const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Adopts every orphan: what its children used is nobody's.
 const INIT: u32 = 1;
 
@@ -37,18 +36,10 @@ enum Firewall {
     OfSomeDriver,
 }
 
-/// One process, as `proc(5)` tells it.
+/// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Program {
-    parent: u32,
-    start_ticks: u64,
-    kernel_thread: bool,
-    core: u32,
-    /// Its own time, ticks.
-    ticks: u64,
-    /// The time of its children that ended and that it waited for, ticks.
-    children_ticks: u64,
-    session: u32,
+    stat: Stat,
     firewall: Option<Firewall>,
     /// Of a firewall's program, its threads.
     threads: BTreeMap<u32, Thread>,
@@ -62,39 +53,12 @@ struct Thread {
     core: u32,
 }
 
-impl Program {
-    /// `text` is `/proc/PID/stat`. The name, which may hold anything, ends with the last parenthesis.
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<u64> = text
-            .rsplit_once(')')?
-            .1
-            .split_whitespace()
-            .skip(1)
-            .map(|word| word.parse::<i64>().unwrap_or(0).unsigned_abs())
-            .collect();
-        // Fields are numbered from 1 in proc(5); the third, the state, is the first after the name.
-        let field = |number: usize| fields.get(number - 4).copied();
-        Some(Self {
-            parent: field(4)? as u32,
-            kernel_thread: field(9)? & KERNEL_THREAD != 0,
-            ticks: field(14)? + field(15)?,
-            children_ticks: field(16)? + field(17)?,
-            session: field(6)? as u32,
-            start_ticks: field(22)?,
-            core: field(39)? as u32,
-            firewall: None,
-            threads: BTreeMap::new(),
-        })
-    }
-}
-
 /// The threads of a program; none of one that has ended.
 fn threads_of(pid: u32) -> BTreeMap<u32, Thread> {
     crate::guest::threads_of(pid)
         .filter_map(|thread| {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
-            let as_program = Program::parse(&text)?;
-            Some((thread as u32, Thread { ticks: as_program.ticks, core: as_program.core }))
+            let Stat { ticks, core, .. } = Stat::of_thread(pid, thread)?;
+            Some((thread as u32, Thread { ticks, core }))
         })
         .collect()
 }
@@ -144,11 +108,8 @@ impl Programs {
                 Some((fs::metadata(Path::new(NAMESPACE_FOLDER).join(&name)).ok()?.ino(), name))
             })
             .collect();
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, Program::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))
-        });
-        let mut found = Self(processes.collect());
+        let program = |stat| Program { stat, firewall: None, threads: BTreeMap::new() };
+        let mut found = Self(stat::all().map(|(pid, stat)| (pid, program(stat))).collect());
         if firewalls.is_empty() {
             return found;
         }
@@ -156,7 +117,7 @@ impl Programs {
         let of_firewalls: Vec<(u32, Firewall)> = found
             .0
             .iter()
-            .filter(|(_, program)| !program.kernel_thread)
+            .filter(|(_, program)| !program.stat.kernel_thread)
             .filter_map(|(&pid, program)| Some((pid, found.firewall_of(pid, program, &firewalls, &drivers)?)))
             .collect();
         for (pid, firewall) in of_firewalls {
@@ -185,7 +146,7 @@ impl Programs {
         // What the bench starts itself stays in its session; a driver outside the tree has one of its own.
         let bench = std::process::id();
         let is_strange = || {
-            self.0.get(&bench).is_some_and(|bench| bench.session != program.session)
+            self.0.get(&bench).is_some_and(|bench| bench.stat.session != program.stat.session)
                 && self.ancestors(pid).any(|ancestor| ancestor == bench)
         };
         match drivers.of_process(pid, self.ancestors(pid)) {
@@ -197,14 +158,14 @@ impl Programs {
 
     /// A program, its parent, and so on.
     fn ancestors(&self, pid: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors(Some(pid), |pid| self.0.get(pid).map(|program| program.parent))
+        std::iter::successors(Some(pid), |pid| self.0.get(pid).map(|program| program.stat.parent))
             .take_while(|pid| *pid > INIT)
     }
 
     /// Whose work a program does in a trial of this firewall.
     fn owner(&self, pid: u32, program: &Program, firewall: &Tested) -> Owner {
-        if program.kernel_thread {
-            return Owner::Kernel(program.core);
+        if program.stat.kernel_thread {
+            return Owner::Kernel(program.stat.core);
         }
         match &program.firewall {
             Some(Firewall::Of(name)) if firewall.name.as_ref() == Some(name) => return Owner::Firewall,
@@ -227,8 +188,8 @@ impl Programs {
     ) -> Spent {
         let mut spent = Spent::default();
         for (&pid, now) in &self.0 {
-            let before = earlier.0.get(&pid).filter(|before| before.start_ticks == now.start_ticks);
-            let own = now.ticks.saturating_sub(before.map_or(0, |before| before.ticks));
+            let before = earlier.0.get(&pid).filter(|before| before.stat.start_ticks == now.stat.start_ticks);
+            let own = now.stat.ticks.saturating_sub(before.map_or(0, |before| before.stat.ticks));
             let ns = (own + self.of_ended_children(pid, now, before, earlier)) * TICK_NS;
             match self.owner(pid, now, firewall) {
                 Owner::Bench => {}
@@ -253,7 +214,8 @@ impl Programs {
         if pid == INIT {
             return 0;
         }
-        let credited = now.children_ticks.saturating_sub(before.map_or(0, |before| before.children_ticks));
+        let credited =
+            now.stat.children_ticks.saturating_sub(before.map_or(0, |before| before.stat.children_ticks));
         if credited == 0 {
             return 0;
         }
@@ -265,12 +227,13 @@ impl Programs {
     fn of_those_that_ended(&self, pid: u32, earlier: &Self) -> u64 {
         let mut of_family = BTreeMap::<u32, Vec<u32>>::new();
         for (&child, program) in earlier.0.iter().filter(|(child, _)| !self.0.contains_key(child)) {
-            of_family.entry(program.parent).or_default().push(child);
+            of_family.entry(program.stat.parent).or_default().push(child);
         }
         let mut ticks = 0;
         let mut ended = of_family.remove(&pid).unwrap_or_default();
         while let Some(child) = ended.pop() {
-            ticks += earlier.0.get(&child).map_or(0, |program| program.ticks + program.children_ticks);
+            ticks +=
+                earlier.0.get(&child).map_or(0, |program| program.stat.ticks + program.stat.children_ticks);
             ended.extend(of_family.remove(&child).unwrap_or_default());
         }
         ticks
@@ -297,7 +260,8 @@ mod tests {
     const TESTED: &str = "rb-1-2-firewall";
 
     fn program(parent: u32, ticks: u64, children_ticks: u64) -> Program {
-        Program {
+        let stat = Stat {
+            has_ended: false,
             parent,
             start_ticks: 5,
             kernel_thread: false,
@@ -305,9 +269,8 @@ mod tests {
             ticks,
             children_ticks,
             session: 12,
-            firewall: None,
-            threads: BTreeMap::new(),
-        }
+        };
+        Program { stat, firewall: None, threads: BTreeMap::new() }
     }
 
     fn spent(before: &[(u32, Program)], after: &[(u32, Program)]) -> [u64; 4] {
@@ -324,8 +287,14 @@ mod tests {
         let of = |firewall, ticks| Program { firewall: Some(firewall), ..program(bench, ticks, 0) };
         let daemon = |ticks| of(Firewall::Of(TESTED.to_owned()), ticks);
         let other = |ticks| of(Firewall::Of("rb-1-3-firewall".to_owned()), ticks);
-        let thread = |core, ticks| Program { kernel_thread: true, core, ..program(2, ticks, 0) };
-        let reborn = Program { start_ticks: 6, ..program(1, 30, 0) };
+        let but = |it: Program, change: &dyn Fn(&mut Stat)| {
+            let mut it = it;
+            change(&mut it.stat);
+            it
+        };
+        let thread =
+            |core, ticks| but(program(2, ticks, 0), &|stat| (stat.kernel_thread, stat.core) = (true, core));
+        let reborn = but(program(1, 30, 0), &|stat| stat.start_ticks = 6);
         let worker = |core, ticks| Program {
             threads: BTreeMap::from([
                 (60, Thread { ticks: 1, core: 0 }),
@@ -423,24 +392,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_kernel_is_read_whatever_the_name() {
-        let tail = "S 12 1 1 0 -1 4194560 1 2 3 4 100 20 7 3 20 0 1 0 4242 1 2 18446744073709551615 \
-                    1 1 0 0 0 0 0 0 0 0 0 0 17 6 0 0";
-        let expected = Program { start_ticks: 4242, core: 6, session: 1, ..program(12, 120, 10) };
-        for name in ["sh", "a b", "x) S 9 9", "((", "1 2 3)"] {
-            assert_eq!(Program::parse(&format!("99 ({name}) {tail}")), Some(expected.clone()), "{name}");
-        }
-        for broken in ["", "99 (sh", "99 (sh) S 12"] {
-            assert_eq!(Program::parse(broken), None, "{broken}");
-        }
-    }
-
-    #[test]
     fn this_program_is_the_benchs_and_its_parent_is_not() {
         let now = Programs::now();
         let me = std::process::id();
         assert_eq!(now.owner(me, &now.0[&me], &Tested::default()), Owner::Bench);
-        let parent = now.0[&me].parent;
+        let parent = now.0[&me].stat.parent;
         if let Some(program) = now.0.get(&parent) {
             assert_eq!(now.owner(parent, program, &Tested::default()), Owner::Foreign);
         }
