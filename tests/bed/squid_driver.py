@@ -69,8 +69,11 @@ class Driver:
             f"hosts_file {hosts}\ndns_nameservers 127.0.0.1\nvisible_hostname firewall\nshutdown_lifetime 0 seconds\n"
             "access_log none\ncache_store_log none\ncache_log /dev/null\npid_filename none\ncoredump_dir none\npinger_enable off\n",
         )
+        cores = ",".join(str(core) for core in question["cores"])
         self.squid = subprocess.Popen(
-            ["squid", "-N", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["taskset", "-c", cores, "squid", "-N", "-f", config],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         begun = time.monotonic()
         while f":{PORT:04X} " not in run("cat", "/proc/net/tcp6"):

@@ -266,8 +266,9 @@ fn work_elsewhere(cell: &Cell, deciding: &[&TrialOutcome], without_firewall: f64
     let mut marks = Vec::new();
     if hidden > ELSEWHERE_COSTS {
         let text = format!(
-            "{ELSEWHERE} used {hidden:.2} of a core more than without a firewall: the value is not one of {} core(s)",
-            cell.cores
+            "{ELSEWHERE} used {hidden:.2} of a core more than without a firewall: the value is not one of {} core(s){}",
+            cell.cores,
+            kernel_work_of_others(deciding)
         );
         marks.push(Mark::new(MarkKind::WorkElsewhere, text).with_share(hidden));
     } else if hidden > ELSEWHERE_SAID {
@@ -279,6 +280,17 @@ fn work_elsewhere(cell: &Cell, deciding: &[&TrialOutcome], without_firewall: f64
         )));
     }
     marks
+}
+
+/// What to think of work elsewhere where others worked too: what the kernel does for them looks like what it does for a firewall, and no
+/// value may rest on the difference.
+fn kernel_work_of_others(deciding: &[&TrialOutcome]) -> String {
+    match mean(deciding, |outcome| outcome.cpu.foreign) {
+        used if used > FOREIGN => format!(
+            ", unless the kernel worked for the other programs, which used {used:.2} of a core: run it again without them"
+        ),
+        _ => String::new(),
+    }
 }
 
 fn elsewhere(deciding: &[&TrialOutcome]) -> f64 {
