@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use testkit::held::{Counts, Family, descriptors, maps_called, written_kib};
 
 /// Flaps and policies in the life of the first daemon, which is the longest, because a leak of memory shows in one process alone.
-const FIRST_LIFE: (u32, u32) = (600, 50);
+const FIRST_LIFE: (u32, u32) = (600, 100);
 const OTHER_LIVES: (u32, u32) = (40, 5);
 const RESTARTS: u32 = 10;
 /// All day long. A hundred are in the tests of restarts.
@@ -23,8 +23,8 @@ const ROUND: u32 = 10;
 /// Flows of the table, and how many of a flood's find no room.
 const FLOWS: u16 = 4096;
 const FLOOD: u16 = 2 * FLOWS;
-/// A leak of three hundred bytes a flap is more than this in the first life, and so is one of four KiB a policy.
-const MEMORY_KIB: u64 = 128;
+/// A leak of three hundred bytes a flap is more than this in half of the first life, and so is one of four KiB a policy.
+const MEMORY_KIB: u64 = 85;
 
 /// What a firewall holds, in its process and in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,6 +163,14 @@ fn refused(bed: &Bed) -> u64 {
     full.map(|drop| drop["packets"].as_u64().unwrap()).sum()
 }
 
+/// What grows to its bound has done so by the second quarter of a life, which begins with a flood as the last does: logs, caches, the heap.
+/// At any one moment a daemon may hold a hundred KiB more, for a policy that it is just asked for, so the least of a quarter counts.
+fn grew_to_its_bound(memory: &[u64]) {
+    let quarter = memory.len() / 4;
+    let least = |from: usize| memory[from * quarter..].iter().take(quarter).min().unwrap();
+    assert!(*least(3) < least(1) + MEMORY_KIB, "KiB after each round: {memory:?}");
+}
+
 #[test]
 fn needs_root_a_day_leaves_nothing_behind() {
     let bed = Bed::new();
@@ -176,21 +184,23 @@ fn needs_root_a_day_leaves_nothing_behind() {
         let (flaps, policies) = if number == 0 { FIRST_LIFE } else { OTHER_LIVES };
         let hook = number as usize % HOOKS.len();
         let what = format!("daemon {number}, {}", HOOKS[hook]);
-        let mut memory = None;
+        let mut memory = Vec::new();
         let rounds = flaps / ROUND;
         for round in 0..rounds {
             day.flap();
             (round * policies / rounds..(round + 1) * policies / rounds).for_each(|_| day.apply());
-            // What grows to its bound has done so by then: logs, caches, the heap.
-            if round == rounds / 4 {
-                memory = Some(written_kib(day.firewall.child.id()));
+            if number == 0 && [rounds / 4, rounds * 3 / 4].contains(&round) {
+                day.flood();
+                day.settle();
             }
+            memory.push(written_kib(day.firewall.child.id()));
         }
         day.flood();
         day.settle();
         downloads.until_all_went_on(&what);
-        let (memory, now) = (memory.unwrap(), written_kib(day.firewall.child.id()));
-        assert!(number > 0 || now < memory + MEMORY_KIB, "{what}: {memory} KiB grew to {now} KiB");
+        if number == 0 {
+            grew_to_its_bound(&memory);
+        }
         let wanted = first[hook].get_or_insert_with(|| day.holdings());
         until(&format!("{what} holds {:?} and not {wanted:?}", day.holdings()), || day.holdings() == *wanted);
         assert_eq!(flows(&bed).0, ports, "{what}: the same flows");
@@ -199,7 +209,7 @@ fn needs_root_a_day_leaves_nothing_behind() {
             day.restart(end, HOOKS[(hook + 1) % HOOKS.len()]);
         }
     }
-    assert_eq!((day.flaps, day.policies), (1000, 100));
+    assert_eq!((day.flaps, day.policies), (1000, 150));
     // Anybody may have tables in the kernel; a hundred more than in the morning are ours.
     assert!(maps_called("tables") < tables + 50, "{} and {tables} before", maps_called("tables"));
     let rules = bed.json(&["rules"]);
