@@ -4,7 +4,7 @@
 use crate::dut::{DRIVERS, Requirement, xdp_redirect};
 use crate::error::TestbedError;
 use crate::priority::Standing;
-use crate::{environment, netns, placement, program, tables};
+use crate::{environment, netns, placement, program, quota, tables};
 use std::fs;
 use std::path::Path;
 
@@ -38,7 +38,15 @@ pub struct Check {
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![root(), kernel(), bpf_jit(), btf(), namespaces(), native_xdp()];
     checks.extend(programs());
-    checks.extend([tracing(), cores(), memory(), memory_for_lists(), locked_memory(), connections()]);
+    checks.extend([
+        tracing(),
+        cores(),
+        quota(quota::allowed_cores()),
+        memory(),
+        memory_for_lists(),
+        locked_memory(),
+        connections(),
+    ]);
     checks.extend([strict_connections(), nft_sets(), ipset_sets(), token_bucket()]);
     checks.extend([isolated(), governor(), session(&Standing::now(), is_root()), load(), stolen()]);
     checks.extend(
@@ -282,6 +290,24 @@ fn cores() -> Check {
     check.limited("firewalls cannot be measured on more than one core", "use a machine with more cores")
 }
 
+/// What control groups allow of the cores' time: a container or a service may have less than the machine.
+fn quota(allowed_cores: Option<f64>) -> Check {
+    let what = "quota of processor time";
+    let Some(allowed) = allowed_cores else { return good(what, "none") };
+    let check = good(what, format!("the time of {allowed:.2} cores"));
+    let least = quota::cores_for(1);
+    if allowed < least {
+        return check.fatal(
+            &format!("no run begins: one generating core and the bench take the time of {least:.0}"),
+            quota::WITHOUT,
+        );
+    }
+    check.limited(
+        "runs need the time of one core more than they use (--cores), and trials that the quota stops are marked",
+        quota::WITHOUT,
+    )
+}
+
 /// What the generator and the connection table take at 4 million flows, with room for the firewalls.
 fn memory() -> Check {
     const ENOUGH: u64 = 4 << 30;
@@ -464,6 +490,23 @@ mod tests {
             [namespaces(), native_xdp(), token_bucket(), nft_sets(), ipset_sets(), strict_connections()]
         {
             assert_eq!(check.severity, Severity::Good, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_fatal_where_no_run_would_begin() {
+        for (allowed, severity) in [
+            (None, Severity::Good),
+            (Some(16.0), Severity::Limited),
+            (Some(2.0), Severity::Limited),
+            (Some(1.99), Severity::Fatal),
+        ] {
+            let check = quota(allowed);
+            assert_eq!(
+                (check.severity, check.remedy.is_empty()),
+                (severity, allowed.is_none()),
+                "{allowed:?}"
+            );
         }
     }
 

@@ -25,20 +25,30 @@ pub fn throttled_ns() -> u64 {
 /// # Errors
 /// [`TestbedError::MachineCannot`] says how many cores they allow.
 pub fn check_for(generating: u32) -> Result<(), TestbedError> {
-    let cores = f64::from(generating) + 1.0;
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let allowed =
-        files(&groups).iter().filter_map(|file| cores_of(file.parent()?)).fold(f64::INFINITY, f64::min);
-    if allowed >= cores {
-        return Ok(());
+    let cores = cores_for(generating);
+    match allowed_cores() {
+        Some(allowed) if allowed < cores => Err(TestbedError::MachineCannot {
+            what: format!(
+                "run the bench in a control group that is allowed the time of {allowed:.2} cores: it needs {cores:.0} for this"
+            ),
+            remedy: format!("{WITHOUT}, or with fewer --cores"),
+        }),
+        _ => Ok(()),
     }
-    Err(TestbedError::MachineCannot {
-        what: format!(
-            "run the bench in a control group that is allowed the time of {allowed:.2} cores: it needs {cores:.0} for this"
-        ),
-        remedy: "run it without such a quota (cpu.max, CPUQuota=, docker run --cpus), or with fewer --cores"
-            .to_owned(),
-    })
+}
+
+/// What to do about a quota.
+pub(crate) const WITHOUT: &str = "run it without such a quota (cpu.max, CPUQuota=, docker run --cpus)";
+
+/// Cores whose time the bench needs with so many generating ones.
+pub(crate) fn cores_for(generating: u32) -> f64 {
+    f64::from(generating) + 1.0
+}
+
+/// The cores whose time the control groups of this process allow it; `None` where none of them has a limit.
+pub(crate) fn allowed_cores() -> Option<f64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    files(&groups).iter().filter_map(|file| cores_of(file.parent()?)).min_by(f64::total_cmp)
 }
 
 /// The cores whose time a group is allowed; nothing where it has no limit.
