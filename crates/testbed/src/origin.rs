@@ -2,6 +2,7 @@
 //! outlive whoever started it: its time is the firewall's all the same, and it ends with its driver. Three things tell: a variable that
 //! every child inherits, the parents, and a session that is not the bench's, because orphans become children of the bench.
 
+use crate::priority;
 use crate::stat::{self, Stat};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
@@ -36,15 +37,26 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// What starts a driver so that its processes can be found: in a session of its own, with the variable, and with the bench as the
-    /// parent of orphans.
+    /// parent of orphans. That session has the processor as the bench's has it, as firewalls in the tree do.
     pub(crate) fn command(program: &std::path::Path) -> (Command, String) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let value = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // Without it orphans go to init, and are still known by the variable.
         let _ = set_child_subreaper(true);
         let mut command = Command::new("setsid");
-        command.arg(program).env(VARIABLE, &value);
+        if let Some(nice) = priority::nice_of_session() {
+            let script = "echo \"$1\" 2>/dev/null >/proc/self/autogroup; exec \"$0\"";
+            command.args(["sh", "-c", script]).arg(program).arg(nice.to_string());
+        } else {
+            command.arg(program);
+        }
+        command.env(VARIABLE, &value);
         (command, value)
+    }
+
+    /// Does the same for sessions that its processes have begun since, as daemons do.
+    pub(crate) fn stand_beside(&self) {
+        priority::stand_beside(self.left_of(&Processes::now()));
     }
 
     /// Of a driver that was started so.

@@ -42,6 +42,23 @@ impl Standing {
     }
 }
 
+/// The nice value of the autogroup that this process is in, -20 to 19; `None` where the kernel does not group it by its session.
+pub(crate) fn nice_of_session() -> Option<i8> {
+    match Standing::now() {
+        Standing::Autogroup { nice, .. } => Some(nice),
+        Standing::Alone | Standing::ControlGroup(_) => None,
+    }
+}
+
+/// Gives programs that begin sessions of their own the processor as the bench's session has it, which firewalls are in that do not. One that has
+/// ended needs nothing.
+pub(crate) fn stand_beside(pids: impl IntoIterator<Item = u32>) {
+    let Some(nice) = nice_of_session() else { return };
+    for pid in pids {
+        let _ = fs::write(format!("/proc/{pid}/autogroup"), nice.to_string());
+    }
+}
+
 /// A raised priority of the session. Dropping it restores the old one, and so does [`crate::leftovers::remove`] when the
 /// process is killed. Of two at the same time in one session, the first to end restores it for both.
 #[derive(Debug)]

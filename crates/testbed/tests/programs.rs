@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use testbed::bed::Bed;
 use testbed::dut::{self, Driver, Program};
 use testbed::policy::{PolicySpec, Probe};
+use testbed::priority::SessionPriority;
 
 fn add(path: &Path) -> &'static str {
     let program: &Program = Box::leak(Box::new(Program::ask(path).unwrap()));
@@ -48,6 +49,36 @@ fn the_example_enforces_its_rules() {
         let probes = new.replacement_probes(measure::shape::IpVersion::V4).unwrap();
         let stays = |probe: &Probe| prober.wait_for(probe).is_some();
         assert!([&probes.new_only, &probes.both].into_iter().all(stays));
+    });
+}
+
+/// A firewall in user space that drivers start has the processor as one in the tree has it: a run raises its session, and neither a driver nor a
+/// daemon is in that.
+#[test]
+fn sessions_of_a_driver_stand_beside_that_of_the_bench() {
+    must_be_root();
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let hello = r#"echo '{"id":1,"protocol":1,"name":"daemons","version":"1","can":[]}'"#;
+    let then = format!(
+        "echo $$ >{0}; setsid sleep 1000 & echo $! >>{0}; echo '{{\"id\":2}}'; read -r line; echo '{{\"id\":3}}'; read -r line",
+        pids.display()
+    );
+    let name = add(&program(folder.path(), "daemons", hello, &then));
+    let _priority = SessionPriority::raise();
+    let nice = |pid: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/autogroup")).unwrap();
+        text.split(" nice ").map(str::trim).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = nice("self");
+    with_firewall(name, ZoneForm::Two, &plain(), |_, _, _, _| {
+        let pids = std::fs::read_to_string(&pids).unwrap();
+        assert_eq!(pids.lines().count(), 2, "{pids}");
+        for pid in pids.lines() {
+            let found = nice(pid);
+            assert_eq!(found.get(1), own.get(1), "{found:?} beside {own:?}");
+            assert!(own.len() < 2 || found[0] != own[0], "a session of its own");
+        }
     });
 }
 

@@ -306,7 +306,9 @@ impl Drop for Driven {
 fn load(talk: &mut Talk, policy: &PolicySpec) -> Result<f64, TestbedError> {
     let begun = Instant::now();
     talk.ask("load", json!({ "policy": neutral(policy) }))?;
-    Ok(begun.elapsed().as_secs_f64())
+    let seconds = begun.elapsed().as_secs_f64();
+    talk.origin.stand_beside();
+    Ok(seconds)
 }
 
 /// Where the firewall stands: its interfaces, whose addresses, routes and neighbours are set already.

@@ -1,7 +1,7 @@
 //! Rampart with its transparent gateway of HTTP: what the packet filter lets pass to port 80 it hands to the gateway, which asks the servers.
 
 use crate::dut::{Capabilities, Relay};
-use crate::priority::Standing;
+use crate::priority;
 use measure::application::{Protocol, ProtocolMix};
 use measure::shape::{Setup, Workload};
 use std::fmt::Write as _;
@@ -71,14 +71,9 @@ fn below(daemon: u32) -> Vec<u32> {
     keepers.flat_map(children).filter(|pid| is_named(pid, "run-gateway")).collect()
 }
 
-/// Gives the gateway's process the processor as the bench's session has it, which other proxies are in: its keeper begins a session of its own.
+/// Gives the gateway's process the processor as other proxies have it: its keeper begins a session of its own.
 pub(super) fn stand_beside(daemon: u32) {
-    if let Standing::Autogroup { nice, .. } = Standing::now() {
-        for pid in below(daemon) {
-            // A kernel that does not group sessions has nothing to set.
-            let _ = std::fs::write(format!("/proc/{pid}/autogroup"), nice.to_string());
-        }
-    }
+    priority::stand_beside(below(daemon));
 }
 
 /// What the gateway's process has of the machine's memory; 0 without one.
