@@ -58,7 +58,18 @@ pub(crate) fn choose(
     }
     let why = failure
         .map_or_else(|| Failure::Wrong("there is no policy to come up with".to_owned()), |(_, why)| why);
+    let why = if named.is_none() { or_a_first_one(why) } else { why };
     Err(beside(&found.broken, why))
+}
+
+/// What somebody can do who has named no file, and for whom there is none to come up with.
+fn or_a_first_one(why: Failure) -> Failure {
+    match why {
+        Failure::Wrong(text) => Failure::Wrong(format!(
+            "{text}; name the file of a policy (`rampart up POLICY`), or have a first one written (`rampart init`)"
+        )),
+        other => other,
+    }
 }
 
 /// A failure with what is wrong with the policies that were kept, which is why it came to that.
@@ -144,6 +155,7 @@ mod tests {
         let none = Path::new("no/such/file");
         for named in [None, Some(Named { file: none, gives_way: true })] {
             let why = choose(named, &found, none, |_| Ok(())).unwrap_err().to_string();
+            assert_eq!(why.contains("`rampart init`"), named.is_none(), "{why}");
             assert!(
                 why.starts_with(
                     "rampart: policy.json cannot be read: it ends early; cannot read no/such/file"

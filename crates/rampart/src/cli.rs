@@ -2,9 +2,11 @@
 
 use crate::api::{EVENTS_SHOWN, FLOWS_SHOWN};
 use crate::init::Role;
+use crate::moment::Period;
 use crate::plane::Hook;
 use crate::user_command::UserArgs;
 use clap::{Args, Parser, Subcommand};
+use jiff::Timestamp;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -202,6 +204,7 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart log                                 show the newest events
   rampart log --follow                        keep showing new events, until Ctrl-C
   rampart log --follow event=refused dport=22 show refused packets to port 22 as they come
+  rampart log --since 10min --local           show what happened in the last ten minutes, in local time
   rampart log --audit                         show who changed the firewall, or tried to
   rampart log --kept --limit 1000             show events from the disk, also of daemons that have ended
   rampart log --follow --json rule=web | jq -c .source
@@ -588,12 +591,32 @@ pub(crate) struct LogArgs {
     /// Folder in which the firewall keeps its policy and its log, if `rampart up` was given one.
     #[arg(long, value_name = "DIR", requires = "kept")]
     pub(crate) state: Option<PathBuf>,
-    /// Greatest number of events to show; with --follow, at first.
-    #[arg(long, value_name = "N", default_value_t = EVENTS_SHOWN)]
-    pub(crate) limit: u64,
+    /// Only what happened since then: how long ago, as 10min, or when, as 2026-11-20T22:30 on this machine's clock.
+    #[arg(long, value_name = "TIME", value_parser = crate::moment::past)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only what happened until then.
+    #[arg(long, value_name = "TIME", value_parser = crate::moment::past, conflicts_with = "follow")]
+    pub(crate) until: Option<Timestamp>,
+    /// Show times on this machine's clock; JSON has them in UTC always.
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Greatest number of events to show, the newest; with --follow, at first. Without it 100, or all of the time that --since and --until name.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+impl LogArgs {
+    pub(crate) fn period(&self) -> Period {
+        Period { since: self.since, until: self.until }
+    }
+
+    /// Greatest number of events or records to show.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.unwrap_or(if self.period().is_all() { EVENTS_SHOWN } else { u64::MAX })
+    }
 }
 
 /// Arguments of `top`.

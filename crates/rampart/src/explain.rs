@@ -9,10 +9,11 @@ use crate::cli::ExplainArgs;
 use crate::daemon::instance::Instance;
 use crate::failure::Failure;
 use crate::list_copies::Copies;
+use crate::moment::moment;
 use crate::output::outln;
 use crate::state::State;
 use domains::Unknown;
-use jiff::{Timestamp, Zoned};
+use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::ends::{Misfit, misfit};
@@ -71,7 +72,10 @@ const UNASKED: &str = "icmp-unasked";
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     let policy = crate::read_policy(&args.policy)?;
-    let at = args.at.as_deref().map_or_else(|| Ok(now()), moment).map_err(Failure::Wrong)?;
+    let at = args.at.as_deref().map_or_else(
+        || Ok(now()),
+        |text| moment(text).map_err(|why| Failure::Wrong(format!("--at {text}: {why}"))),
+    )?;
     match (&args.packets, Question::of(args)) {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
@@ -276,19 +280,6 @@ fn icmp_selector(protocol: u8, written: &str) -> Result<u16, String> {
         }
         (first, _) => Ok(first as u16),
     }
-}
-
-/// A moment with a time zone, with an offset, or on this machine's clock.
-fn moment(text: &str) -> Result<Timestamp, String> {
-    let zoned = || text.parse::<Zoned>().map(|zoned| zoned.timestamp());
-    let local = || {
-        let local: jiff::civil::DateTime = text.parse()?;
-        local.to_zoned(jiff::tz::TimeZone::system()).map(|zoned| zoned.timestamp())
-    };
-    let found = zoned().or_else(|_| text.parse::<Timestamp>()).or_else(|_| local());
-    found.map_err(|_: jiff::Error| {
-        format!("--at {text}: write 2026-11-20T22:30[Europe/Berlin], 2026-11-20T21:30Z or 2026-11-20T22:30")
-    })
 }
 
 /// A list decides before any rule is asked.

@@ -27,6 +27,7 @@ mod list_files;
 mod manual;
 #[cfg(test)]
 mod memory;
+mod moment;
 mod output;
 mod own_rules;
 mod own_session;

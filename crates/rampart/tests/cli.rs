@@ -196,6 +196,18 @@ fn arguments_that_make_no_sense_are_refused() {
         (vec!["top", "--interval", "0"], "seconds from 0.1 to 3600"),
         (vec!["up", &home, "--hook", "dpdk"], "possible values: auto, xdp, tc"),
         (vec!["flows", "dport"], "`dport` is no filter: write KEY=VALUE"),
+        (
+            vec!["log", "--since", "yesterday"],
+            "write how long ago, as 10min or 2h30min, or when: 2026-11-20T22:30[",
+        ),
+        (
+            "explain --from inside --src 192.0.2.1 --dst 192.0.2.2 --proto icmp --at noon"
+                .split(' ')
+                .chain([home.as_str()])
+                .collect(),
+            "--at noon: write 2026-11-20T22:30[",
+        ),
+        (vec!["log", "--follow", "--until", "1h"], "cannot be used with"),
         (vec!["sessions", "--kill"], "--kill without a filter ends every flow"),
     ] {
         let run = rampart(&args);

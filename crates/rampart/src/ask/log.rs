@@ -2,12 +2,13 @@
 
 use super::flows::end;
 use super::shown;
-use super::wanted::Wanted;
+use super::wanted::{Wanted, newest};
 use crate::api::{Actor, AuditRecord, AuditTrail, Event, EventDetails, Events, Operation, ScanCount};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
 use crate::daemon::recorder;
 use crate::failure::Failure;
+use crate::moment::Clock;
 use crate::state::State;
 use crate::table::alert_words;
 use crate::table::{grouped, span};
@@ -28,11 +29,17 @@ const AT_ONCE: u64 = 4_096;
 /// # Errors
 /// When the firewall does not answer.
 pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let wanted = Wanted::parse(&args.filter).map_err(|error| Failure::Wrong(error.to_string()))?;
+    let wanted =
+        Wanted::parse(&args.filter, args.period()).map_err(|error| Failure::Wrong(error.to_string()))?;
     // What is left out was looked at, too.
-    let looked_at = if wanted.is_all() { args.limit } else { u64::MAX };
+    let looked_at = if wanted.is_all() { args.limit() } else { u64::MAX };
+    let clock = Clock::new(args.local);
     if args.audit || args.kept {
-        let text = if args.audit { audit(args, json)? } else { kept(args, looked_at, &wanted, json)? };
+        let text = if args.audit {
+            audit(args, &clock, json)?
+        } else {
+            kept(args, looked_at, &wanted, &clock, json)?
+        };
         let _ = out.write_all(text.as_bytes());
         return Ok(());
     }
@@ -42,15 +49,15 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         Ok(client.ask(Operation::Log, &query)?)
     };
     let mut events = ask(&[("limit", looked_at)])?;
-    wanted.keep(&mut events.events, args.limit);
+    wanted.keep(&mut events.events, args.limit());
     if !args.follow {
         // A reader that went away is no fault of ours.
-        let _ = out.write_all(shown(&events, json, text)?.as_bytes());
+        let _ = out.write_all(shown(&events, json, |events| text(events, &wanted, &clock))?.as_bytes());
         return Ok(());
     }
     let (mut suppressed, mut is_all_read) = (events.suppressed, true);
     loop {
-        let text = lines(&events, json, events.suppressed.saturating_sub(suppressed))?;
+        let text = lines(&events, &clock, json, events.suppressed.saturating_sub(suppressed))?;
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
             return Ok(());
         }
@@ -65,21 +72,32 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
 }
 
 /// The audit trail, from the daemon or from the disk.
-fn audit(args: &LogArgs, json: bool) -> Result<String, Failure> {
-    let trail = if args.kept {
-        let kept = recorder::trail(&folder(args)?, args.limit).map_err(unreadable)?;
+fn audit(args: &LogArgs, clock: &Clock, json: bool) -> Result<String, Failure> {
+    let period = args.period();
+    let looked_at = if period.is_all() { args.limit() } else { u64::MAX };
+    let mut trail = if args.kept {
+        let kept = recorder::trail(&folder(args)?, looked_at).map_err(unreadable)?;
         AuditTrail { records: kept.values, broken: kept.broken }
     } else {
-        let limit = ("limit".to_owned(), args.limit.to_string());
+        let limit = ("limit".to_owned(), looked_at.to_string());
         Client::new(args.socket.as_deref())?.ask(Operation::Audit, &[limit])?
     };
+    trail.records.retain(|record| period.has(record.at));
+    newest(&mut trail.records, args.limit());
     shown(&trail, json, |trail| {
-        let lines: String = trail.records.iter().map(record_line).collect();
-        or_empty(broken(trail.broken) + &lines, "nobody has changed the firewall")
+        let lines: String = trail.records.iter().map(|record| record_line(record, clock)).collect();
+        or_empty(
+            broken(trail.broken) + &lines,
+            if period.is_all() {
+                "nobody has changed the firewall"
+            } else {
+                "nobody changed the firewall then"
+            },
+        )
     })
 }
 
-fn record_line(record: &AuditRecord) -> String {
+fn record_line(record: &AuditRecord, clock: &Clock) -> String {
     let command = match &record.by {
         Actor::Process { command, .. } if !command.is_empty() => format!("  ({command})"),
         _ => String::new(),
@@ -87,17 +105,25 @@ fn record_line(record: &AuditRecord) -> String {
     // Whoever did it stands in most messages already, because they are printed without the rest, too.
     let by = record.by.to_string();
     let by = if record.message.contains(&by) { String::new() } else { format!("  by {by}") };
-    escaped(&format!("{:.3} {:<11}  {}{by}{command}", record.at, record.event, record.message)) + "\n"
+    let at = clock.shown(record.at);
+    escaped(&format!("{at} {:<11}  {}{by}{command}", record.event, record.message)) + "\n"
 }
 
 /// Events from the disk.
-fn kept(args: &LogArgs, looked_at: u64, wanted: &Wanted, json: bool) -> Result<String, Failure> {
+fn kept(
+    args: &LogArgs,
+    looked_at: u64,
+    wanted: &Wanted,
+    clock: &Clock,
+    json: bool,
+) -> Result<String, Failure> {
     let mut kept = recorder::events(&folder(args)?, looked_at).map_err(unreadable)?;
-    wanted.keep(&mut kept.values, args.limit);
+    wanted.keep(&mut kept.values, args.limit());
     let value = serde_json::json!({ "events": &kept.values, "broken": kept.broken });
     shown(&value, json, |_| {
-        let lines: String = kept.values.iter().map(line).collect();
-        or_empty(broken(kept.broken) + &lines, "no events are kept")
+        let lines: String = kept.values.iter().map(|event| line(event, clock)).collect();
+        let nothing = if wanted.is_all() { "no events are kept" } else { "no such events are kept" };
+        or_empty(broken(kept.broken) + &lines, nothing)
     })
 }
 
@@ -131,9 +157,9 @@ fn or_empty(text: String, otherwise: &str) -> String {
 }
 
 /// A line an event; with JSON an object each, and nothing else.
-fn lines(events: &Events, json: bool, suppressed: u64) -> Result<String, Failure> {
+fn lines(events: &Events, clock: &Clock, json: bool, suppressed: u64) -> Result<String, Failure> {
     if !json {
-        return Ok(lines_of(events, suppressed));
+        return Ok(lines_of(events, clock, suppressed));
     }
     let line = |event: &Event| {
         let line = serde_json::to_string(event);
@@ -142,14 +168,17 @@ fn lines(events: &Events, json: bool, suppressed: u64) -> Result<String, Failure
     events.events.iter().map(line).collect()
 }
 
-fn text(events: &Events) -> String {
-    match lines_of(events, events.suppressed) {
-        nothing if nothing.is_empty() => "the event log is empty\n".to_owned(),
+fn text(events: &Events, wanted: &Wanted, clock: &Clock) -> String {
+    match lines_of(events, clock, events.suppressed) {
+        nothing if nothing.is_empty() && wanted.is_all() => "the event log is empty\n".to_owned(),
+        nothing if nothing.is_empty() => {
+            "no such events are in memory: --kept looks for older ones on the disk\n".to_owned()
+        }
         text => text,
     }
 }
 
-fn lines_of(events: &Events, suppressed: u64) -> String {
+fn lines_of(events: &Events, clock: &Clock, suppressed: u64) -> String {
     let mut text = String::new();
     for (missing, why) in [
         (events.missed, "came faster than they were read, and are not shown"),
@@ -159,11 +188,12 @@ fn lines_of(events: &Events, suppressed: u64) -> String {
             text += &format!("{} event{} {why}\n", grouped(missing), if missing == 1 { "" } else { "s" });
         }
     }
-    text + &events.events.iter().map(line).collect::<String>()
+    text + &events.events.iter().map(|event| line(event, clock)).collect::<String>()
 }
 
-fn line(event: &Event) -> String {
-    let line = format!("{:.3} {:<7}  {}", event.at, event.details.event.name(), words(&event.details));
+fn line(event: &Event, clock: &Clock) -> String {
+    let (at, event, words) = (clock.shown(event.at), event.details.event.name(), words(&event.details));
+    let line = format!("{at} {event:<7}  {words}");
     escaped(&line) + "\n"
 }
 

@@ -1,6 +1,7 @@
-//! Which events `rampart log` shows: `event=refused dport=22 reason=default-deny`. All parts must hold. Pure.
+//! Which events `rampart log` shows: `event=refused dport=22 reason=default-deny`, and of which time. All parts must hold. Pure.
 
 use crate::api::{Event, EventDetails, EventName, Filter, FilterError, Flow};
+use crate::moment::Period;
 
 /// Keys that events have and flows have not.
 const OWN: [(&str, &str); 3] = [
@@ -14,15 +15,16 @@ const OWN: [(&str, &str); 3] = [
 pub(super) struct Wanted {
     flows: Filter,
     own: Vec<(&'static str, String)>,
+    period: Period,
     is_all: bool,
 }
 
 impl Wanted {
-    /// Reads words such as `event=refused`.
+    /// Reads words such as `event=refused`, for events of a period.
     ///
     /// # Errors
     /// The first word that is no part of a filter.
-    pub(super) fn parse(words: &[String]) -> Result<Self, FilterError> {
+    pub(super) fn parse(words: &[String], period: Period) -> Result<Self, FilterError> {
         let (mut own, mut of_flows) = (Vec::new(), Vec::new());
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -47,7 +49,8 @@ impl Wanted {
                 None => of_flows.push(word.as_str()),
             }
         }
-        Ok(Self { flows: Filter::parse(of_flows)?, own, is_all: words.is_empty() })
+        let is_all = words.is_empty() && period.is_all();
+        Ok(Self { flows: Filter::parse(of_flows)?, own, period, is_all })
     }
 
     pub(super) fn is_all(&self) -> bool {
@@ -56,9 +59,8 @@ impl Wanted {
 
     /// Leaves those that are wanted, the newest, as many as that.
     pub(super) fn keep(&self, events: &mut Vec<Event>, limit: u64) {
-        events.retain(|event| self.accepts(&event.details));
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        events.drain(..events.len().saturating_sub(limit));
+        events.retain(|event| self.period.has(event.at) && self.accepts(&event.details));
+        newest(events, limit);
     }
 
     fn accepts(&self, details: &EventDetails) -> bool {
@@ -72,6 +74,12 @@ impl Wanted {
         });
         own && self.flows.accepts(&as_flow(details))
     }
+}
+
+/// Leaves the last, as many as that.
+pub(super) fn newest<T>(values: &mut Vec<T>, limit: u64) {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    values.drain(..values.len().saturating_sub(limit));
 }
 
 /// An event's packet as if it were a flow: the filters of flows look at ends, zones and the rule.
@@ -140,7 +148,7 @@ mod tests {
             ("22", Err("`22` is no filter")),
         ] {
             let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-            match (Wanted::parse(&words), expected) {
+            match (Wanted::parse(&words, Period::default()), expected) {
                 (Ok(wanted), Ok(expected)) => {
                     assert_eq!(wanted.accepts(&refused), expected, "{words:?}");
                     assert_eq!(wanted.is_all(), words.is_empty());
@@ -153,23 +161,28 @@ mod tests {
 
     #[test]
     fn of_those_that_are_wanted_the_newest_are_shown() {
+        let minute = |number: u64| format!("2026-11-22T10:0{number}:00Z").parse().unwrap();
         let event = |number: u64| Event {
             number,
-            at: "2026-11-22T10:00:00Z".parse().unwrap(),
+            at: minute(number),
             details: EventDetails {
                 rule: Some(if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned()),
                 ..crate::daemon::events::tests::details("")
             },
         };
-        for (words, limit, expected) in [
-            ("rule=odd", 2, vec![7, 9]),
-            ("rule=odd", 99, vec![1, 3, 5, 7, 9]),
-            ("rule=none", 9, vec![]),
-            ("", 1, vec![9]),
+        for (words, since, until, limit, expected) in [
+            ("rule=odd", None, None, 2, vec![7, 9]),
+            ("rule=odd", None, None, 99, vec![1, 3, 5, 7, 9]),
+            ("rule=none", None, None, 9, vec![]),
+            ("", None, None, 1, vec![9]),
+            ("", Some(3), Some(5), 99, vec![3, 4, 5]),
+            ("", Some(3), Some(5), 2, vec![4, 5]),
+            ("rule=odd", Some(4), None, 99, vec![5, 7, 9]),
         ] {
             let mut events: Vec<Event> = (1..10).map(event).collect();
             let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-            Wanted::parse(&words).unwrap().keep(&mut events, limit);
+            let period = Period { since: since.map(minute), until: until.map(minute) };
+            Wanted::parse(&words, period).unwrap().keep(&mut events, limit);
             assert_eq!(events.iter().map(|event| event.number).collect::<Vec<_>>(), expected, "{words:?}");
         }
     }

@@ -154,6 +154,8 @@ fn events_of_rules_are_kept_and_read_without_a_daemon() {
     let state = running.folder.path().display().to_string();
     let (status, text) = running.command(&format!("log --kept --state {state}"));
     assert!(status == 0 && text.lines().count() == 3 && text.contains("default-deny"), "{text}");
+    let (_, text) = running.command(&format!("log --kept --until 2000-01-01T00:00Z --state {state}"));
+    assert_eq!(text, "no such events are kept\n");
     // A daemon was killed while it wrote.
     let mut file = fs::OpenOptions::new().append(true).open(folder.join("events.jsonl")).unwrap();
     file.write_all(b"{\"number\":4,\"at").unwrap();
