@@ -6,35 +6,66 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// By the beginning of its name, how far what is reported may be off, as a share of the truth. What is counted is exact on any machine;
-/// what is timed is not.
-const BOUNDS: [(&str, f64); 9] = [
-    ("throughput of a bucket", 0.1),
-    ("latency that a delay", 0.1),
-    ("loss of one frame", 0.02),
-    ("burst that a buffer", 0.05),
-    ("connections that a table", 0.0),
-    ("HTTP connections that a table", 0.0),
-    ("HTTPS connections that a table", 0.0),
-    ("failures where one connection", 0.001),
+/// A row of what is compared, by the beginning of its name.
+struct Bound {
+    name: &'static str,
+    /// How far what is reported may be off, as a share of the truth.
+    error: f64,
+    /// What is counted is exact on any machine. What is timed is not: a hypervisor that takes two milliseconds of each trial makes a bucket lose
+    /// frames that an even load would not, and no clock of the machine shows it. A bench that is off is so in every attempt.
+    is_timed: bool,
+}
+
+const BOUNDS: [Bound; 9] = [
+    timed("throughput of a bucket", 0.1),
+    timed("latency that a delay", 0.1),
+    counted("loss of one frame", 0.02),
+    timed("burst that a buffer", 0.05),
+    counted("connections that a table", 0.0),
+    counted("HTTP connections that a table", 0.0),
+    counted("HTTPS connections that a table", 0.0),
+    counted("failures where one connection", 0.001),
     // The queue alone would make it half as much again.
-    ("connections/s of a box", 0.3),
+    timed("connections/s of a box", 0.3),
 ];
+
+const ATTEMPTS: usize = 3;
+
+const fn timed(name: &'static str, error: f64) -> Bound {
+    Bound { name, error, is_timed: true }
+}
+
+const fn counted(name: &'static str, error: f64) -> Bound {
+    Bound { name, error, is_timed: false }
+}
 
 #[test]
 fn what_is_reported_of_known_boxes_is_true() {
+    let mut was_true = [false; BOUNDS.len()];
+    for attempt in 1..=ATTEMPTS {
+        for ((row, bound), was_true) in rows().iter().zip(&BOUNDS).zip(&mut was_true) {
+            assert!(row["name"].as_str().unwrap().starts_with(bound.name), "{row}");
+            let is_true = row["error"].as_f64().is_some_and(|error| error <= bound.error);
+            let may_be_late = bound.is_timed && (*was_true || attempt < ATTEMPTS);
+            assert!(is_true || may_be_late, "attempt {attempt}: {row}");
+            *was_true |= is_true;
+        }
+        if was_true == [true; BOUNDS.len()] {
+            return;
+        }
+    }
+}
+
+/// What the bench says of each.
+fn rows() -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_rampart-bench"))
         .args(["calibrate", "--truths", "--seconds", "0.3", "--rounds", "3", "--json"])
         .env("NO_COLOR", "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
     // A busy machine may miss what SPEC.md promises of an idle one, and says so.
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
-    let compared: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(compared.len(), BOUNDS.len());
-    for (row, (name, bound)) in compared.iter().zip(BOUNDS) {
-        assert!(row["name"].as_str().unwrap().starts_with(name), "{row}");
-        assert!(row["error"].as_f64().is_some_and(|error| error <= bound), "{row}\n{said}");
-    }
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), BOUNDS.len());
+    rows
 }

@@ -22,9 +22,6 @@ use std::collections::BTreeMap;
 /// Name of the firewall that is none: nothing between generator and sink.
 pub const WIRE: &str = "wire";
 
-/// Processor time of other programs during a trial, in cores, from which on the trial is run again.
-const FOREIGN_LOAD: f64 = 0.10;
-
 /// A round that takes longer than usual is shown as no further than this until it has ended.
 const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
 
@@ -47,7 +44,7 @@ pub struct Cell {
     pub procedure: ProcedureSpec,
     /// How often everything is measured, at least 1.
     pub rounds: u32,
-    /// How often a trial that other programs disturb is made again.
+    /// How often a trial that other programs or the hypervisor disturb is made again.
     pub repeats: u32,
 }
 
@@ -258,18 +255,18 @@ impl Campaign<'_> {
         Ok(true)
     }
 
-    /// Runs a trial, and runs it again while other programs disturb it. One that changes the firewall is not run again, because
+    /// Runs a trial, and runs it again while other programs or the hypervisor disturb it. One that changes the firewall is not run again, because
     /// the second would meet another firewall than the first; nor is one in which the firewall did what no firewall may do.
     fn undisturbed(&mut self, request: &TrialRequest, rig: &mut dyn Rig) -> Result<TrialOutcome, RigError> {
         let mut outcome = rig.trial(request)?;
         for _ in 0..self.cell.repeats {
             let must_stand = request.changes_the_firewall() || outcome.shows_misconduct();
-            if outcome.cpu.foreign <= FOREIGN_LOAD || self.never_quiet || must_stand {
+            if !outcome.cpu.is_disturbed() || self.never_quiet || must_stand {
                 break;
             }
             outcome = rig.trial(request)?;
         }
-        self.never_quiet = outcome.cpu.foreign > FOREIGN_LOAD;
+        self.never_quiet = outcome.cpu.is_disturbed();
         Ok(outcome)
     }
 

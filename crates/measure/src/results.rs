@@ -382,6 +382,25 @@ pub struct CpuUse {
     pub foreign: f64,
 }
 
+impl CpuUse {
+    /// Processor time of other programs, in cores, from which on a trial says nothing of the firewall.
+    const FOREIGN: f64 = 0.10;
+    /// The same of what the hypervisor takes, as a share of the trial's cores. A tick is 3 % of 0.3 s.
+    const STOLEN: f64 = 0.05;
+
+    /// Share of the cores that the hypervisor took, 0 to 1.
+    #[must_use]
+    pub fn stolen(&self) -> f64 {
+        self.cores.iter().map(|core| core.stolen).sum::<f64>() / self.cores.len().max(1) as f64
+    }
+
+    /// Whether other programs or the hypervisor took so much that a trial should be made again.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.foreign > Self::FOREIGN || self.stolen() > Self::STOLEN
+    }
+}
+
 /// Use of one core, shares of its time; 0 where absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreUse {

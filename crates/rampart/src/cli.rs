@@ -1,6 +1,7 @@
 //! The command line: what can be said, and its help.
 
 use crate::api::{EVENTS_SHOWN, FLOWS_SHOWN};
+use crate::fleet_command::{AgentArgs, FleetArgs};
 use crate::init::Role;
 use crate::moment::Period;
 use crate::plane::Hook;
@@ -221,6 +222,20 @@ Filters, all of which must hold: event (opened, refused, closed, alert, over, sc
     #[command(after_help = "Examples:
   rampart down")]
     Down(AskArgs),
+    /// Put policies in force that somebody signs for a group of firewalls, and tell the fleet's server how this one is.
+    ///
+    /// It asks the firewall on this machine as other clients do: a user of the group `rampart` is enough. The firewall goes on without its agent.
+    #[command(after_help = "Examples:
+  rampart agent
+  rampart agent --config /etc/rampart/fleet.toml --state /var/lib/rampart-agent")]
+    Agent(AgentArgs),
+    /// Direct a fleet: send a policy to a group of firewalls, and see how they are.
+    #[command(after_help = "Examples:
+  rampart fleet key /root/fleet.key           make a key; agents have what it prints under `trust`
+  rampart fleet apply branches.toml --group branches --key /root/fleet.key
+  rampart fleet status
+  rampart fleet log")]
+    Fleet(FleetArgs),
     /// Print the OpenAPI description of the daemon's API.
     #[command(after_help = "Examples:
   rampart openapi > rampart-api.json

@@ -15,6 +15,7 @@ mod explain;
 mod export;
 mod failure;
 mod fetch;
+mod fleet_command;
 mod forwarding;
 mod gateways;
 mod history;
@@ -75,6 +76,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Import(args) => return import::run(args, json),
         Command::Init(args) => return init::run(args).map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => return explain::run(args, json),
+        Command::Agent(args) => return fleet_command::agent(args),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {
             return ask::top::top(args, json, &mut output::Output).map(|()| ExitCode::SUCCESS);
@@ -82,6 +84,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(args) => {
             return ask::log::log(args, json, &mut output::Output).map(|()| ExitCode::SUCCESS);
         }
+        Command::Fleet(args) => fleet_command::run(args, json)?,
         Command::Apply(args) => ask::apply(args, json)?,
         Command::Confirm(args) => ask::confirm(args, json)?,
         Command::History(args) => ask::history::history(args, json)?,

@@ -72,6 +72,8 @@ fn the_package_has_the_program_and_all_that_belongs_to_it() {
         ("-rwxr-xr-x", "/usr/bin/rampart-web"),
         ("-rw-r--r--", "/lib/systemd/system/rampart.service"),
         ("-rw-r--r--", "/lib/systemd/system/rampart-web.service"),
+        ("-rw-r--r--", "/lib/systemd/system/rampart-agent.service"),
+        ("-rw-r--r--", "/usr/share/doc/rampart/guide/fleet.md"),
         ("-rw-r--r--", "/usr/share/man/man1/rampart-web-serve.1.gz"),
         ("-rw-r--r--", "/usr/share/bash-completion/completions/rampart-web"),
         ("-rw-r--r--", "/usr/share/doc/rampart/guide/web.md"),

@@ -243,8 +243,7 @@ fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
 }
 
 fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
-    let stolen: Vec<f64> = deciding.iter().flat_map(|o| &o.cpu.cores).map(|core| core.stolen).collect();
-    let mean = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
+    let mean = mean(deciding, |outcome| outcome.cpu.stolen());
     let text = format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0);
     (mean > STOLEN).then(|| Mark::new(MarkKind::StolenTime, text).with_share(mean))
 }

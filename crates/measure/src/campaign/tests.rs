@@ -4,7 +4,7 @@ use super::*;
 use crate::level::Level;
 use crate::procedure::simulated::Simulated;
 use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, SearchSpec, ThroughputSpec};
-use crate::results::{Metric, Reading};
+use crate::results::{CpuUse, Metric, Reading};
 use std::sync::{Arc, Mutex};
 
 pub(crate) fn cell(rounds: u32) -> Cell {
@@ -347,23 +347,31 @@ fn time_taken_by_the_hypervisor_is_marked() {
 }
 
 #[test]
-fn trials_beside_other_programs_are_run_again_and_then_marked() {
+fn trials_that_are_disturbed_are_run_again_and_then_marked() {
+    let others: fn(&mut CpuUse) = |cpu| cpu.foreign = 0.8;
+    let hypervisor: fn(&mut CpuUse) = |cpu| cpu.cores[0].stolen = 0.3;
+    let by = [(others, MarkKind::ForeignLoad), (hypervisor, MarkKind::StolenTime)];
     // Repeats, from which trial on the machine is quiet, how often the first trial of a round is made again, and whether a mark stays.
-    for (repeats, quiet_from, again, marked) in [
+    let rows = [
         (2, 0, 0, false),
         (2, 1, 1, false),
         (2, 2, 2, false),
         (2, usize::MAX, 2, true),
         (1, 1, 1, false),
         (0, usize::MAX, 0, true),
-    ] {
-        let what = format!("{repeats} repeats, quiet from {quiet_from}");
+    ];
+    for ((disturb, mark), (repeats, quiet_from, again, marked)) in
+        by.iter().flat_map(|by| rows.map(|row| (*by, row)))
+    {
+        let what = format!("{mark:?}, {repeats} repeats, quiet from {quiet_from}");
         let trials = Arc::new(Mutex::new(Vec::new()));
         let seen = trials.clone();
         let mut rig = rig("dut", 1e6);
         rig.trial_script = Box::new(move |n, _, mut outcome| {
             seen.lock().unwrap().push(n);
-            outcome.cpu.foreign = if n < quiet_from { 0.8 } else { 0.01 };
+            if n < quiet_from {
+                disturb(&mut outcome.cpu);
+            }
             Ok(outcome)
         });
         let outcome = run_boxed(&Cell { repeats, ..cell(1) }, vec![rig]);
@@ -371,7 +379,7 @@ fn trials_beside_other_programs_are_run_again_and_then_marked() {
         assert_eq!(trials.lock().unwrap().len(), recorded + again, "{what}");
         let point = point(&outcome, "dut", Metric::Throughput);
         assert!(point.valid);
-        assert_eq!(kinds(&point).contains(&MarkKind::ForeignLoad), marked, "{what}");
+        assert_eq!(kinds(&point).contains(&mark), marked, "{what}");
     }
 }
 

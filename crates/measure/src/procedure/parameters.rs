@@ -50,7 +50,7 @@ pub(super) enum Given {
 }
 
 pub(super) const ROUNDS: Key = Key::integer("rounds", 1, 1000);
-/// How often a trial that other programs disturb is made again.
+/// How often a trial that other programs or the hypervisor disturb is made again.
 const REPEATS: Key = Key::integer("repeats", 0, 10);
 const DEFAULT_REPEATS: u32 = 2;
 pub(super) const TRIAL_SECONDS: Key = Key::seconds("trial_seconds");
@@ -158,7 +158,7 @@ impl Parameters {
         self.count(&ROUNDS)
     }
 
-    /// How often a trial that other programs disturb is made again.
+    /// How often a trial that other programs or the hypervisor disturb is made again.
     pub(crate) fn repeats(&self) -> u32 {
         self.integer(&REPEATS).and_then(|n| u32::try_from(n).ok()).unwrap_or(DEFAULT_REPEATS)
     }

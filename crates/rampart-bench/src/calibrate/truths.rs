@@ -138,6 +138,8 @@ struct Compared {
     /// How much is promised at most.
     allowed: f64,
     kept: bool,
+    /// How many of its trials other programs or the hypervisor disturbed.
+    trials_disturbed: usize,
     /// Why there is no value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
@@ -187,7 +189,9 @@ fn measure(truth: &Truth, planned: &PlannedCell, seconds: f64, shared: &Shared) 
         Some(without) => values.iter().zip(&without.rounds).map(|(with, without)| with - without).collect(),
         None => values,
     };
-    Ok(judged(truth, seconds, rounds, reasons))
+    let trials = outcome.runs.iter().flat_map(|run| &run.trials).filter_map(|trial| trial.detail.as_ref());
+    let trials_disturbed = trials.filter(|detail| detail.cpu.is_disturbed()).count();
+    Ok(Compared { trials_disturbed, ..judged(truth, seconds, rounds, reasons) })
 }
 
 /// The box that adds nothing.
@@ -219,6 +223,7 @@ fn judged(truth: &Truth, seconds: f64, rounds: Vec<f64>, reasons: Vec<String>) -
         error,
         allowed: truth.allowed,
         kept: error.is_some_and(|error| error <= truth.allowed),
+        trials_disturbed: 0,
         reasons,
     }
 }
@@ -228,7 +233,13 @@ fn line(compared: &Compared) -> String {
     let (Some(reported), Some(error)) = (compared.reported, compared.error) else {
         return format!("{name}: no valid value: {}\n", compared.reasons.join("; "));
     };
-    let word = if compared.kept { "kept" } else { "MISSED" };
+    let word = match (compared.kept, compared.trials_disturbed) {
+        (true, _) => "kept".to_owned(),
+        (false, 0) => "MISSED".to_owned(),
+        (false, disturbed) => {
+            format!("MISSED, with {disturbed} trials disturbed by other programs or the hypervisor")
+        }
+    };
     format!(
         "{name:<72} true {truth:>10} {unit}, reported {:>10}, off by {:.4} % (promised: {} %; {word})\n",
         super::number(reported),

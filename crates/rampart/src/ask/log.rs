@@ -191,7 +191,8 @@ fn lines_of(events: &Events, clock: &Clock, suppressed: u64) -> String {
     text + &events.events.iter().map(|event| line(event, clock)).collect::<String>()
 }
 
-fn line(event: &Event, clock: &Clock) -> String {
+/// An event, as a line.
+pub(crate) fn line(event: &Event, clock: &Clock) -> String {
     let (at, event, words) = (clock.shown(event.at), event.details.event.name(), words(&event.details));
     let line = format!("{at} {event:<7}  {words}");
     escaped(&line) + "\n"

@@ -269,7 +269,7 @@ impl Bed {
     }
 
     /// A program in the firewall's namespace that is a daemon sooner or later.
-    fn start(&self, command: &[&str]) -> Firewall {
+    pub(crate) fn start(&self, command: &[&str]) -> Firewall {
         let namespace = self.namespace("fw");
         let mut child = Command::new("ip")
             // The heap grows by what it needs. By itself the C library takes 132 KiB at a time, and whoever looks for leaks would see steps.

@@ -11,6 +11,7 @@ mod drivers;
 mod example;
 mod export;
 mod fetched;
+mod fleet;
 mod fragments;
 mod ftp_gateway;
 mod gateway;

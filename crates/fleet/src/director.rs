@@ -1,0 +1,185 @@
+//! What somebody does who directs a fleet: sends a policy to a group and keeps it once every firewall works by it, and sees how they are.
+
+use crate::FleetError;
+use crate::key::PrivateKey;
+use crate::report::{Report, Standing};
+use crate::server::{FleetEvent, Heard, Server};
+use crate::statement::{Keep, Order, Post, Signed};
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Who has not been heard for so long is stale: three reports and a half.
+pub const STALE: SignedDuration = SignedDuration::from_secs(35);
+/// Between two looks at what agents say.
+const LOOKS: Duration = Duration::from_millis(500);
+
+/// A policy for a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// The group.
+    pub group: String,
+    /// The policy's file, for messages.
+    pub file: String,
+    /// The policy.
+    pub text: String,
+    /// Seconds after which firewalls go back unless the order is kept.
+    pub confirm_seconds: u32,
+}
+
+/// What came of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Outcome {
+    /// When the order was made.
+    pub made_at: Timestamp,
+    /// Whether it stays.
+    pub is_kept: bool,
+    /// What came of it at each firewall of the group, by name; null of those that said nothing in time.
+    pub firewalls: Vec<(String, Option<Standing>)>,
+    /// Agents of the group that were stale when it was sent. They take it when they are back, if it stays.
+    pub stale: Vec<String>,
+}
+
+/// Whether an agent has not been heard for too long.
+#[must_use]
+pub fn is_stale(heard: &Heard, now: Timestamp) -> bool {
+    now.duration_since(heard.at) > STALE
+}
+
+/// Sends a policy to a group. It stays if every firewall whose agent is there works by it and still reaches the server.
+///
+/// # Errors
+/// Nobody of the group is there, another policy is being tried, or the server does not take it.
+pub async fn apply(
+    server: &Server,
+    key: &PrivateKey,
+    wish: Wish,
+    say: &dyn Fn(&str),
+) -> Result<Outcome, FleetError> {
+    let now = Timestamp::now();
+    let members: Vec<Heard> =
+        server.heard().await?.into_iter().filter(|heard| heard.report.group == wish.group).collect();
+    let (stale, there): (Vec<_>, Vec<_>) = members.into_iter().partition(|heard| is_stale(heard, now));
+    let names = |heard: Vec<Heard>| heard.into_iter().map(|heard| heard.report.name).collect::<Vec<_>>();
+    let (stale, there) = (names(stale), names(there));
+    if there.is_empty() {
+        return Err(FleetError::Server(nobody_there(&wish.group, &stale)));
+    }
+    let before = server.post(&wish.group).await?;
+    if let Some(standing) = &before {
+        refuse_beside(&standing.post, now)?;
+    }
+    let group = wish.group.clone();
+    let order = Order {
+        group: wish.group,
+        made_at: now,
+        file: wish.file,
+        text: wish.text,
+        confirm_seconds: wish.confirm_seconds,
+    };
+    let mut post = Post { order: signed(&order, key)?, keep: None };
+    let revision = server.put_post(&group, &post, before.map(|standing| standing.revision)).await?;
+    say(&format!("sent to {}", there.join(", ")));
+    // Who confirms needs time to reach the firewalls before they go back.
+    let seconds = SignedDuration::from_secs(order.confirm_seconds.into());
+    let is_tried = |standing: &Standing| !matches!(standing, Standing::None);
+    let mut firewalls = wait(server, &there, now, now + seconds * 2 / 3, &is_tried, say).await?;
+    let works =
+        |standing: &Option<Standing>| matches!(standing, Some(Standing::Waiting { .. } | Standing::Kept));
+    let mut is_kept = firewalls.iter().all(|(_, standing)| works(standing));
+    if is_kept {
+        post.keep = Some(signed(&Keep { group: group.clone(), order: now }, key)?);
+        server.put_post(&group, &post, Some(revision)).await?;
+        let is_over = |standing: &Standing| !matches!(standing, Standing::None | Standing::Waiting { .. });
+        firewalls = wait(server, &there, now, now + seconds, &is_over, say).await?;
+        is_kept = firewalls.iter().all(|(_, standing)| *standing == Some(Standing::Kept));
+    }
+    Ok(Outcome { made_at: now, is_kept, firewalls, stale })
+}
+
+/// How the fleet is, by name.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn status(server: &Server) -> Result<Vec<Heard>, FleetError> {
+    server.heard().await
+}
+
+/// The newest events of the fleet, or of one of its firewalls.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn events(server: &Server, of: Option<&str>, most: usize) -> Result<Vec<FleetEvent>, FleetError> {
+    server.events(of, most).await
+}
+
+/// The metrics that a firewall's agent sent last, in Prometheus' text format.
+///
+/// # Errors
+/// The server does not answer, or knows none.
+pub async fn metrics(server: &Server, name: &str) -> Result<Vec<u8>, FleetError> {
+    server.metrics(name).await?.ok_or_else(|| FleetError::Wrong(format!("no agent {name} has sent metrics")))
+}
+
+fn signed(statement: &impl crate::statement::Statement, key: &PrivateKey) -> Result<Signed, FleetError> {
+    Signed::new(statement, key).map_err(|error| FleetError::Wrong(format!("cannot write JSON: {error}")))
+}
+
+fn nobody_there(group: &str, stale: &[String]) -> String {
+    let seconds = STALE.as_secs();
+    match stale {
+        [] => format!(
+            "no agent says that it is of the group {group}: `rampart fleet status` lists those there are"
+        ),
+        _ => format!(
+            "no agent of the group {group} was heard in the last {seconds} s; stale: {}",
+            stale.join(", ")
+        ),
+    }
+}
+
+/// An order that is being tried, and one that is from a later time than this clock's, are not replaced.
+fn refuse_beside(post: &Post, now: Timestamp) -> Result<(), FleetError> {
+    let Ok(order) = serde_json::from_str::<Order>(&post.order.statement) else { return Ok(()) };
+    if order.made_at >= now {
+        let made_at = order.made_at;
+        return Err(FleetError::Wrong(format!(
+            "an order of {made_at} stands there: is this machine's clock behind?"
+        )));
+    }
+    let until = order.made_at + SignedDuration::from_secs(order.confirm_seconds.into());
+    if post.keep.is_none() && now < until {
+        return Err(FleetError::Server(format!(
+            "another policy is being tried until {until:.0}: try again after that"
+        )));
+    }
+    Ok(())
+}
+
+/// Waits until all of these firewalls have come so far with the order, or until a time.
+async fn wait(
+    server: &Server,
+    names: &[String],
+    order: Timestamp,
+    until: Timestamp,
+    is_far: &dyn Fn(&Standing) -> bool,
+    say: &dyn Fn(&str),
+) -> Result<Vec<(String, Option<Standing>)>, FleetError> {
+    let mut said: Vec<(String, Option<Standing>)> = names.iter().map(|name| (name.clone(), None)).collect();
+    loop {
+        let reports: Vec<Report> = server.heard().await?.into_iter().map(|heard| heard.report).collect();
+        for (name, standing) in &mut said {
+            let report = reports.iter().find(|report| report.name == *name && report.order == Some(order));
+            let new = report.map(|report| report.standing.clone());
+            if new.is_some() && new != *standing {
+                say(&format!("{name}: {}", new.as_ref().map_or_else(String::new, Standing::in_words)));
+                *standing = new;
+            }
+        }
+        if said.iter().all(|(_, standing)| standing.as_ref().is_some_and(is_far)) || Timestamp::now() >= until
+        {
+            return Ok(said);
+        }
+        sleep(LOOKS).await;
+    }
+}

@@ -1,0 +1,232 @@
+//! A fleet over a real server of NATS: firewalls take what is signed for their group, go back together, and say how they are.
+
+use crate::WEB;
+use crate::bed::{Bed, Firewall, Outcome, until};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use testkit::namespace::Background;
+use testkit::slowness;
+
+/// What lets a firewall's agent reach the server outside.
+const TO_THE_SERVER: &str =
+    "[[rules]]\nname = 'fleet'\nfrom = 'self'\nto = 'outside'\nservice = 'tcp/4222'\naction = 'allow'\n";
+const LOGGED: &str = "[[defaults]]\nfrom = 'inside'\nto = 'outside'\naction = 'deny'\nlog = true\n";
+/// Where the server listens, and where the second firewall reaches it by a link that no zone has.
+const SERVERS: [&str; 2] = ["nats://10.81.2.2:4222", "nats://10.82.0.1:4222"];
+
+/// Where `scripts/prepare test` puts the server: beside what is built.
+fn nats_server() -> PathBuf {
+    let built = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
+    let program = built.join("nats/bin/nats-server");
+    assert!(program.exists(), "there is no {}: `scripts/prepare test` installs it", program.display());
+    program
+}
+
+/// A server whose agents may do no more than the guide says.
+fn server_settings(store: &Path) -> String {
+    let guide = include_str!("../../../../docs/guide/fleet.md");
+    let given = guide.split("```text\nauthorization").nth(1).unwrap().split("```").next().unwrap();
+    let users = given.trim().trim_start_matches("{ users = [").trim_end_matches("] }").trim();
+    let of = |name: &str| users.replace("zurich-1", name).replace("$2a$11$...", name);
+    format!(
+        "listen: \"0.0.0.0:4222\"\njetstream {{ store_dir: \"{}\" }}\nauthorization {{ users = [\n\
+         {{ user: director, password: director }}\n{}\n{} ] }}\n",
+        store.display(),
+        of("a"),
+        of("b")
+    )
+}
+
+/// Two firewalls of one group, and a server outside the first.
+struct Fleet {
+    beds: [Bed; 2],
+    key: String,
+    public: String,
+    _server: Background,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let beds = [Bed::new(), Bed::new()];
+        let far = beds[1].namespace("fw");
+        beds[0].ip("out", &["link", "add", "hub", "type", "veth", "peer", "name", "hub", "netns", &far]);
+        for (bed, host, address) in [(&beds[0], "out", "10.82.0.1/24"), (&beds[1], "fw", "10.82.0.2/24")] {
+            bed.ip(host, &["address", "add", address, "dev", "hub"]);
+            bed.ip(host, &["link", "set", "hub", "up"]);
+        }
+        let settings = beds[0].folder.path().join("nats.conf").display().to_string();
+        std::fs::write(&settings, server_settings(&beds[0].folder.path().join("jetstream"))).unwrap();
+        let program = nats_server().display().to_string();
+        let server = Background::start(beds[0].host_of("out"), &program, &["-c", &settings]);
+        until("the server listens", || beds[0].host_of("out").run("ss", &["-Hlnt"]).contains(":4222 "));
+        let mut fleet = Self { beds, key: String::new(), public: String::new(), _server: server };
+        (fleet.key, fleet.public) = fleet.make_key("own.key");
+        fleet
+    }
+
+    fn make_key(&self, name: &str) -> (String, String) {
+        let file = self.beds[0].folder.path().join(name).display().to_string();
+        let (status, public) = self.beds[0].rampart(&["fleet", "key", &file]);
+        assert_eq!(status, 0, "{public}");
+        (file, public.trim().to_owned())
+    }
+
+    /// Writes the configuration of one of them, whose agent has that name.
+    fn config(&self, of: usize, name: &str) -> String {
+        let file = self.beds[of].folder.path().join(format!("{name}.toml"));
+        let password = self.beds[of].folder.path().join(format!("{name}.password"));
+        std::fs::write(&password, name).unwrap();
+        let agent = format!("[agent]\nname = '{name}'\ngroup = 'branches'\ntrust = ['{}']\n", self.public);
+        let text = format!(
+            "server = '{}'\nuser = '{name}'\npassword_file = '{}'\n{}",
+            SERVERS[of],
+            password.display(),
+            if name == "director" { "" } else { &agent },
+        );
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    }
+
+    fn start_agent(&self, of: usize, name: &str) -> Firewall {
+        let (config, state) = (self.config(of, name), self.beds[of].folder.path().join(name));
+        let words = ["agent", "--config", &config, "--state", &state.display().to_string()];
+        self.beds[of].start(&[&[env!("CARGO_BIN_EXE_rampart")][..], &words].concat())
+    }
+
+    /// `rampart fleet` at the second firewall, which always reaches the server.
+    fn run(&self, words: &[&str]) -> (i32, String) {
+        let config = self.config(1, "director");
+        self.beds[1].rampart(&[&["fleet", "--config", &config], words].concat())
+    }
+
+    fn apply(&self, policy: &str, key: &str, confirm: u32) -> (i32, String) {
+        let confirm = confirm.to_string();
+        self.run(&["apply", policy, "--group", "branches", "--key", key, "--confirm", &confirm])
+    }
+
+    fn report(&self, name: &str) -> Option<Value> {
+        let (status, text) = self.run(&["status", "--json"]);
+        let firewalls: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status}: {text}"));
+        firewalls["firewalls"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned()
+    }
+
+    fn until_standing(&self, name: &str, standing: &str) {
+        until(&format!("{name} is {standing}"), || {
+            self.report(name).is_some_and(|report| report["standing"]["is"] == standing)
+        });
+    }
+}
+
+#[test]
+fn needs_root_a_group_takes_a_policy_together_or_not_at_all() {
+    let fleet = Fleet::new();
+    let [first, second] = &fleet.beds;
+    let policy = |rules: &str, name: &str| first.policy(name, rules);
+    let closed = policy(&format!("{TO_THE_SERVER}{LOGGED}"), "closed.toml");
+    let _firewalls = fleet.beds.each_ref().map(|bed| {
+        bed.serve(8080);
+        bed.up(&closed, "auto")
+    });
+    let _a = fleet.start_agent(0, "a");
+    until("the first agent is heard", || fleet.report("a").is_some());
+
+    // A group of one works by it and keeps it; who comes later follows.
+    let open = policy(&format!("{TO_THE_SERVER}{WEB}"), "open.toml");
+    let (status, text) = fleet.apply(&open, &fleet.key, 600);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("in force at 1 firewall and stays"), "{text}");
+    first.expect(8080, Outcome::Answered, "the order");
+    second.expect(8080, Outcome::Silence, "nobody has told the second");
+    let _b = fleet.start_agent(1, "b");
+    fleet.until_standing("b", "kept");
+    second.expect(8080, Outcome::Answered, "what the group keeps");
+    for entry in &second.json(&["history"])["entries"].as_array().unwrap()[1..] {
+        assert!(entry["by"]["acting_for"].as_str().unwrap().starts_with("fleet-20"), "{entry}");
+    }
+
+    // What cuts one of them off from the server stays at none.
+    let cutting = policy("", "cutting.toml");
+    let (status, text) = fleet.apply(&cutting, &fleet.key, 10 * slowness());
+    assert_eq!(status, 3, "{text}");
+    assert!(text.contains("a: said nothing in time") && text.contains("b: in force until"), "{text}");
+    for (name, bed) in [("a", first), ("b", second)] {
+        fleet.until_standing(name, "came-back");
+        bed.expect(8080, Outcome::Answered, "the policy before it");
+    }
+
+    // What others sign is nothing, and the one before it is not obeyed again.
+    let (foreign, _) = fleet.make_key("foreign.key");
+    let (status, text) = fleet.apply(&closed, &foreign, 10 * slowness());
+    assert_eq!(status, 3, "{text}");
+    assert!(text.contains("a: said nothing in time") && text.contains("b: said nothing in time"), "{text}");
+    let troubles = fleet.report("b").unwrap()["troubles"].to_string();
+    assert!(troubles.contains("no key under `trust` has signed it"), "{troubles}");
+    second.expect(8080, Outcome::Answered, "the policy before it");
+    let (status, text) = fleet.apply(&closed, &fleet.key, 600);
+    assert_eq!(status, 0, "{text}");
+    for bed in &fleet.beds {
+        bed.expect(8080, Outcome::Silence, "by order");
+    }
+}
+
+#[test]
+fn needs_root_a_fleet_says_how_it_is() {
+    let fleet = Fleet::new();
+    let bed = &fleet.beds[1];
+    let (status, text) = fleet.run(&["status"]);
+    assert_eq!((status, text.as_str()), (0, "no agent was ever heard\n"));
+    let policy = bed.policy("p.toml", LOGGED);
+    let (status, text) = fleet.apply(&policy, &fleet.key, 60);
+    assert!(
+        status == 3 && text.contains("no agent says that it is of the group branches"),
+        "{status}: {text}"
+    );
+    // An agent without a firewall is one that says so.
+    let mut agent = fleet.start_agent(1, "b");
+    until("it is heard", || fleet.report("b").is_some());
+    assert!(fleet.report("b").unwrap()["troubles"].to_string().contains("no firewall runs here"));
+    let mut firewall = bed.up(&policy, "auto");
+    until("its firewall is seen", || fleet.report("b").unwrap()["firewall"]["file"] == policy.as_str());
+    // Each event once, whatever is killed meanwhile.
+    let denied = |number: usize| {
+        bed.expect(2525, Outcome::Silence, "denied, and logged");
+        let events = || {
+            let (status, text) = fleet.run(&["log", "b", "--json"]);
+            let events: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status}: {text}"));
+            let mut numbers: Vec<_> = events["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|it| (it["at"].to_string(), it["number"].as_u64()))
+                .collect();
+            let all = numbers.len();
+            numbers.sort();
+            numbers.dedup();
+            assert_eq!(numbers.len(), all, "none twice");
+            all
+        };
+        until(&format!("{number} events"), || events() >= number);
+    };
+    denied(1);
+    agent.signal(nix::sys::signal::Signal::SIGKILL);
+    agent.end();
+    bed.expect(2525, Outcome::Silence, "while there is no agent");
+    let _agent = fleet.start_agent(1, "b");
+    denied(3);
+    firewall.signal(nix::sys::signal::Signal::SIGTERM);
+    firewall.end();
+    let _firewall = bed.up(&policy, "auto");
+    denied(4);
+    let text = fleet.run(&["log"]).1;
+    assert!(text.lines().all(|line| line.starts_with("b 20") && line.contains("refused")), "{text}");
+    let (status, text) = fleet.run(&["metrics", "b"]);
+    assert!(status == 0 && text.contains("\nrampart_policy_rules 0\n"), "{status}: {text}");
+    // A policy with a mistake is not sent, and a server that is not there is said.
+    let wrong = bed.policy("wrong.toml", "[[rules]]\nnaem = 'x'\n");
+    let (status, text) = fleet.apply(&wrong, &fleet.key, 60);
+    assert!(status == 2 && text.contains("wrong.toml:"), "{status}: {text}");
+    let elsewhere = bed.folder.path().join("elsewhere.toml");
+    std::fs::write(&elsewhere, "server = 'nats://10.82.0.1:4223'\n").unwrap();
+    let (status, text) = bed.rampart(&["fleet", "--config", elsewhere.to_str().unwrap(), "status"]);
+    assert!(status == 3 && text.contains("cannot use nats://10.82.0.1:4223"), "{status}: {text}");
+}
