@@ -110,9 +110,9 @@ __noinline int parse_netfilter(struct bpf_nf_ctx *ctx, struct packet *p)
 	p->network = 0;
 	p->frame_bytes = ctx->skb->len;
 	verdict = ctx->state->pf == NFPROTO_IPV4 ? parse_ipv4(p, &f) : parse_ipv6(p, &f);
-	/* The kernel has taken its hop from what it forwards already. */
-	if (p->flags & PACKET_FORWARDED)
-		p->ttl++;
+	/* The kernel has taken its hop from what it forwards already, but for what crosses a bridge of its own (br_netfilter), where none ends. */
+	if (p->flags & PACKET_FORWARDED && p->ttl != 255)
+		p->ttl = p->ttl < 2 ? 2 : p->ttl + 1;
 	return verdict == VERDICT_NEXT ? parse_transport(p, &f) : verdict;
 }
 

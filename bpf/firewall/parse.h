@@ -572,8 +572,8 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 	if (p->flags & PACKET_TO_GROUP && !is_for_group(p))
 		return drop(p, REASON_NOT_OURS);
 	verdict = parse_transport(p, f);
-	/* A bridge takes no hop, so no packet ends before it. */
-	if (p->ttl == 1 && across(p))
+	/* A bridge takes no hop, so no packet ends before it. What did would go on all the same, past everything that follows a flow. */
+	if (p->ttl < 2 && across(p))
 		p->ttl = 2;
 	return verdict;
 }

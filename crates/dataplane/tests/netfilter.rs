@@ -242,6 +242,25 @@ fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
     assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame(254)).words(), "default-deny");
 }
 
+/// A bridge of the kernel's takes no hop from what it asks about (`br_netfilter`), so there may be all of them left, or none.
+#[test]
+fn needs_root_what_a_bridge_of_the_kernels_asks_about_is_followed_whatever_hops_it_has() {
+    let (mut bed, Interfaces([inside, outside, _])) = bed(POLICY);
+    for (ends, port) in [(["198.18.1.2", "198.18.2.2"], 5), (["2001:2:0:1::2", "2001:2:0:2::2"], 6)] {
+        for ttl in [0, 1, 254, 255] {
+            let port = port * 1000 + ttl;
+            let mut ask = |from: usize, words: &str, interfaces: [u32; 2]| {
+                let frame = format!("window=1000 {} > {} ttl={ttl} {words}", ends[from], ends[1 - from]);
+                bed.ask(Place::Forward, interfaces, &testkit::packet::frame(&frame)).words()
+            };
+            let syn = ask(0, &format!("tcp {port}>80 S seq=100"), [inside, outside]);
+            let answer = ask(1, &format!("tcp 80>{port} SA seq=7 ack=101"), [outside, inside]);
+            let stray = ask(1, &format!("tcp 80>{port} A seq=99999999 ack=101"), [outside, inside]);
+            assert_eq!([syn, answer, stray], ["up", "up", "tcp-window"], "{ends:?} with {ttl}");
+        }
+    }
+}
+
 /// The loopback interface belongs to no zone: what the machine says to itself is let through, and nothing else is.
 #[test]
 fn needs_root_the_loopback_interface_is_the_machines_own() {
