@@ -53,7 +53,8 @@ static __always_inline enum verdict answer_refusal(void *ctx, struct packet *p, 
 	return drop(p, reason);
 }
 
-/* Drops what the policy refuses, and answers the sender if its rule says so. */
+/* Drops what the policy refuses, and answers the sender if its rule says so. Who asks everybody on a link has no answer, by whatever frame he
+ * does (RFC 1122 section 3.2.2): it would come from an address that nobody has. */
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
@@ -61,7 +62,7 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	restore_acknowledgement(p);
 	if (p->extras)
 		note_refused(p);
-	if (p->action == ACTION_REJECT && !is_from_self(p, hook))
+	if (p->action == ACTION_REJECT && !is_from_self(p, hook) && !is_for_group(p))
 		return answer_refusal(ctx, p, hook, refusal_of(p));
 	return drop(p, refusal_of(p));
 }

@@ -8,6 +8,8 @@ use testkit::packet::transport_checksum;
 
 /// Whom errors come from, on both of the bed's interfaces.
 const OWN: [&str; 2] = ["198.18.1.1", "2001:2:0:1::1"];
+/// Everybody on the bed's links.
+const BROADCASTS: [[u8; 4]; 2] = [[198, 18, 1, 255], [198, 18, 2, 255]];
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
@@ -81,7 +83,7 @@ pub(crate) fn answer(kind_of_answer: Answer, seen: &Seen, frame: &[u8]) -> Optio
 fn is_somebody(address: IpAddr, sends: bool) -> bool {
     match address {
         IpAddr::V4(v4) if sends => !matches!(v4.octets()[0], 0 | 127 | 224..),
-        IpAddr::V4(v4) => v4.octets()[0] < 224,
+        IpAddr::V4(v4) => v4.octets()[0] < 224 && !BROADCASTS.contains(&v4.octets()),
         IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unspecified() && !v6.is_loopback(),
     }
 }
