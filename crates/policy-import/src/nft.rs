@@ -13,32 +13,70 @@ use crate::words;
 use std::collections::HashMap;
 use token::Token;
 
-/// Reads texts as one rule set.
+/// Reads texts as one rule set: first what is declared in all of them, then the rules. A table may be opened again, in the same text or another, and
+/// what it has there of chains and of elements of sets holds for the rules before it as well.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     let mut ruleset = Ruleset { families: [true, true], is_whole: true, ..Ruleset::default() };
-    let mut tables = HashMap::new();
+    let (mut tables, mut rules) = (HashMap::new(), Vec::new());
+    let lines: Vec<Vec<&str>> = sources.iter().map(|source| source.text.lines().collect()).collect();
+    let wrong = |number: usize, (line, column, message): Wrong| {
+        mistake(sources, Place { source: number, line, column }, message)
+    };
     for (number, source) in sources.iter().enumerate() {
-        let wrong = |(line, column, message): (usize, usize, String)| {
-            mistake(sources, Place { source: number, line, column }, message)
-        };
+        let wrong = |at| wrong(number, at);
         if let Some(message) = other_format(&source.text) {
             return Err(wrong((0, 0, message)));
         }
         let tokens = token::tokens(&source.text).map_err(wrong)?;
-        let lines: Vec<&str> = source.text.lines().collect();
-        let mut reader = Reader {
+        Reader {
             source: number,
-            lines,
+            lines: &lines[number],
             tokens,
             at: 0,
             ruleset: &mut ruleset,
             table: Table::default(),
             tables: &mut tables,
+            rules: &mut rules,
             nested: 0,
-        };
-        reader.read().map_err(wrong)?;
+        }
+        .read()
+        .map_err(wrong)?;
+    }
+    note_what_rules_change(&rules, &mut tables);
+    for rule in rules {
+        let number = rule.source;
+        Reader {
+            source: number,
+            lines: &lines[number],
+            tokens: Vec::new(),
+            at: 0,
+            ruleset: &mut ruleset,
+            table: Table::default(),
+            tables: &mut tables,
+            rules: &mut Vec::new(),
+            nested: 0,
+        }
+        .rule_of(rule)
+        .map_err(|at| wrong(number, at))?;
     }
     Ok(ruleset)
+}
+
+/// Notes of which sets rules change the elements, whether they are declared so or not: `add @seen { ip saddr }`, and `set update ip saddr @seen` of
+/// old.
+fn note_what_rules_change(rules: &[RuleText], tables: &mut Tables) {
+    let changes = |word: &Token| ["add", "update", "delete"].iter().any(|name| word.is(name));
+    for rule in rules {
+        let Some(table) = tables.get_mut(&rule.table) else { continue };
+        for (place, word) in rule.words.iter().enumerate() {
+            let Some(set) = word.text.strip_prefix('@').filter(|_| !word.quoted) else { continue };
+            let before = &rule.words[..place];
+            let is_of_old = || before.windows(2).any(|words| words[0].is("set") && changes(&words[1]));
+            if before.last().is_some_and(changes) || is_of_old() {
+                table.sets.entry(set.to_owned()).or_default().changes = true;
+            }
+        }
+    }
 }
 
 fn other_format(text: &str) -> Option<String> {
@@ -69,21 +107,32 @@ struct Table {
     family: String,
     sets: HashMap<String, NamedSet>,
     chains: HashMap<String, ChainId>,
-    /// Rules that are read when all sets are known: chain, words.
-    rules: Vec<(ChainId, Vec<Token>)>,
+}
+
+/// Tables by family and name.
+type Tables = HashMap<(String, String), Table>;
+
+/// A rule that is read when all chains and sets are known.
+struct RuleText {
+    table: (String, String),
+    source: usize,
+    chain: ChainId,
+    words: Vec<Token>,
 }
 
 /// A text as it is read.
 struct Reader<'r> {
     source: usize,
-    lines: Vec<&'r str>,
+    lines: &'r [&'r str],
     tokens: Vec<Token>,
     at: usize,
     ruleset: &'r mut Ruleset,
     /// The one that is read.
     table: Table,
-    /// Those before it, by family and name.
-    tables: &'r mut HashMap<(String, String), Table>,
+    /// Those before it.
+    tables: &'r mut Tables,
+    /// The rules so far, in the order of the text.
+    rules: &'r mut Vec<RuleText>,
     /// How many chains without a name the rule that is read stands in.
     nested: usize,
 }
@@ -220,20 +269,31 @@ impl Reader<'_> {
         self.table = self.tables.remove(&key).unwrap_or_else(|| Table { family, ..Table::default() });
         // A table that is only made, before it is deleted and made again, has no braces.
         if self.tokens.get(self.at).is_some_and(|token| !token.is("\n") && !token.is(";")) {
-            self.content()?;
+            self.content(&key)?;
         }
         self.tables.insert(key, std::mem::take(&mut self.table));
         Ok(())
     }
 
-    /// What stands between a table's braces.
-    fn content(&mut self) -> Result<(), Wrong> {
+    /// Reads a rule in its table.
+    fn rule_of(&mut self, rule: RuleText) -> Result<(), Wrong> {
+        self.table = self.tables.remove(&rule.table).unwrap_or_default();
+        match self.table.family.as_str() {
+            "arp" => self.rule_of_arp(rule.chain, &rule.words),
+            _ => self.rule(rule.chain, &rule.words)?,
+        }
+        self.tables.insert(rule.table, std::mem::take(&mut self.table));
+        Ok(())
+    }
+
+    /// What stands between the braces of a table.
+    fn content(&mut self, key: &(String, String)) -> Result<(), Wrong> {
         self.expect("{")?;
         loop {
             let word = self.next_word()?;
             match word.text.as_str() {
-                "}" => break,
-                "chain" => self.chain()?,
+                "}" => return Ok(()),
+                "chain" => self.chain(key)?,
                 "set" | "map" => self.set()?,
                 "flags" => {
                     if self.statement()?.iter().any(|flag| flag.is("dormant")) {
@@ -245,13 +305,6 @@ impl Reader<'_> {
                 _ => self.skip()?,
             }
         }
-        for (chain, words) in std::mem::take(&mut self.table.rules) {
-            match self.table.family.as_str() {
-                "arp" => self.rule_of_arp(chain, &words),
-                _ => self.rule(chain, &words)?,
-            }
-        }
-        Ok(())
     }
 
     /// Something else in a table: up to the end of its line, its braces included.
@@ -267,7 +320,7 @@ impl Reader<'_> {
         })
     }
 
-    fn chain(&mut self) -> Result<(), Wrong> {
+    fn chain(&mut self, table: &(String, String)) -> Result<(), Wrong> {
         let name = self.next()?.text;
         let chain = self.chain_id(&name);
         self.expect("{")?;
@@ -287,7 +340,7 @@ impl Reader<'_> {
                 _ => {
                     self.at -= 1;
                     let words = self.statement()?;
-                    self.table.rules.push((chain, words));
+                    self.rules.push(RuleText { table: table.clone(), source: self.source, chain, words });
                 }
             }
         }

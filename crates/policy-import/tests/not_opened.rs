@@ -437,3 +437,58 @@ fn chains_without_a_name() {
     let deep = format!("{}accept{}", "jump { ".repeat(20), " }".repeat(20));
     refused(Format::Nft, &forward(&deep), "more than 16 chains stand within each other");
 }
+
+/// A list of addresses in a text of its own, and a chain in another: nft has them all when it asks the rules.
+#[test]
+fn what_is_declared_behind_its_rules() {
+    let first = "table inet t {\nset s { type ipv4_addr; elements = { 10.0.0.1 } }\nchain c {\ntype filter hook forward priority 0; policy accept;\nip saddr @s drop\ntcp dport 23 jump late\n}\n}\n";
+    let second =
+        "table inet t {\nset s { type ipv4_addr; elements = { 10.0.0.3 } }\nchain late { drop; }\n}\n";
+    let has = ["source = [\"10.0.0.1\", \"10.0.0.3\"]", "service = \"tcp/23\"", DENY];
+    becomes(Format::Nft, &[&[first, second].concat()], &has, &[]);
+    becomes(Format::Nft, &[first, second], &has, &[]);
+    let text = first.replace("set s { type ipv4_addr; elements = { 10.0.0.1 } }\n", "");
+    refused(
+        Format::Nft,
+        &(text + &second.replace("set s ", "set r ")),
+        "rules:4:10: the table has no set `s`",
+    );
+}
+
+/// Port knocking, and a list of those who knocked too often: what rules add is not in the text, whatever the set is declared as.
+#[test]
+fn sets_that_rules_change() {
+    for statement in [
+        "add @seen { ip saddr }",
+        "update @seen { ip saddr timeout 1m }",
+        "delete @seen { ip saddr }",
+        "set update ip saddr @seen",
+    ] {
+        let text = |text: String| {
+            let set = "table inet t {\nset seen { type ipv4_addr; elements = { 10.0.0.1 } }\n";
+            let knocks = format!(
+                "chain k {{\ntype filter hook prerouting priority -150;\ntcp dport 7000 {statement}\n}}\n"
+            );
+            text.replace("table inet t {\n", &[set, &knocks].concat())
+        };
+        becomes(
+            Format::Nft,
+            &[&text(forward("ip saddr @seen accept"))],
+            &["packets or time change"],
+            &[ALLOW],
+        );
+        becomes(
+            Format::Nft,
+            &[&text(forward("ip saddr != @seen accept"))],
+            &["packets or time change"],
+            &[ALLOW],
+        );
+        let denies = text(open("ip saddr @seen drop"));
+        becomes(Format::Nft, &[&denies], &[DENY, "refuses more"], &["source = \"10.0.0.1\""]);
+    }
+    let text = forward("ip saddr @seen accept").replace(
+        "table inet t {\n",
+        "table inet t {\nset seen { type ipv4_addr; elements = { 10.0.0.1 } }\n",
+    );
+    becomes(Format::Nft, &[&text], &["source = \"10.0.0.1\"", ALLOW], &["left out"]);
+}
