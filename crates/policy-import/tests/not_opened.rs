@@ -492,3 +492,23 @@ fn sets_that_rules_change() {
     );
     becomes(Format::Nft, &[&text], &["source = \"10.0.0.1\"", ALLOW], &["left out"]);
 }
+
+/// A limit is of all that stands behind it.
+#[test]
+fn limits_before_a_map_of_verdicts() {
+    for before in [
+        "limit rate 5/second",
+        "limit rate 5/second log prefix \"x\"",
+        "log prefix \"x\" limit rate 5/second",
+        "log limit rate 5/second counter",
+    ] {
+        for map in ["tcp dport vmap { 22 : accept }", "ip saddr . tcp dport vmap { 10.0.0.1 . 22 : accept }"]
+        {
+            let accepts = forward(&format!("{before} {map}"));
+            becomes(Format::Nft, &[&accepts], &["a limit", "left out"], &[ALLOW]);
+            let drops = open(&format!("{before} {}", map.replace("accept", "drop")));
+            becomes(Format::Nft, &[&drops], &[DENY, "refuses more"], &[]);
+        }
+    }
+    becomes(Format::Nft, &[&open("log prefix \"x\" limit rate 5/second")], &[ALLOW], &[DENY]);
+}

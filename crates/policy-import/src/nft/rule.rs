@@ -381,8 +381,9 @@ impl Draft {
         }
     }
 
+    /// Whether it decides nothing, so that nothing hangs on its limit. The elements of a map have verdicts of their own.
     fn logs_only(&self) -> bool {
-        self.logs && self.verdict == Verdict::Continue
+        self.logs && self.verdict == Verdict::Continue && self.parts.iter().all(|part| part.verdict.is_none())
     }
 }
 
