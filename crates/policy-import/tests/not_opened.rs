@@ -512,3 +512,21 @@ fn limits_before_a_map_of_verdicts() {
     }
     becomes(Format::Nft, &[&open("log prefix \"x\" limit rate 5/second")], &[ALLOW], &[DENY]);
 }
+
+/// A reset answers TCP alone, and an error of ICMP its own family: other packets go on to the next rule.
+#[test]
+fn answers_that_say_what_they_answer() {
+    for (answer, has, has_not) in [
+        ("reject with tcp reset", "service = \"tcp\"\naction = \"reject\"", "destination ="),
+        (
+            "reject with icmp type port-unreachable",
+            "destination = \"0.0.0.0/0\"\naction = \"reject\"",
+            "service =",
+        ),
+        ("reject with icmpv6 type no-route", "destination = \"::/0\"\naction = \"reject\"", "service ="),
+        ("reject with icmpx type admin-prohibited", "to = \"any\"\naction = \"reject\"", "service ="),
+        ("reject", "to = \"any\"\naction = \"reject\"", "destination ="),
+    ] {
+        becomes(Format::Nft, &[&open(answer)], &[has], &[has_not]);
+    }
+}

@@ -155,7 +155,8 @@ impl Narrowed<'_> {
     }
 }
 
-fn of_family(cube: &mut Cube, v4: bool) {
+/// Leaves the packets of one family.
+pub(super) fn of_family(cube: &mut Cube, v4: bool) {
     for set in [&mut cube.source, &mut cube.destination] {
         match v4 {
             true => set.v6 = RangeSet::default(),

@@ -1,6 +1,6 @@
 //! One rule of nftables. An element of a map of verdicts, and one of a set of tuples, is a rule of its own.
 
-use super::fields::{Field, Narrowed, field};
+use super::fields::{Field, Narrowed, field, of_family};
 use super::token::Token;
 use super::{Reader, Wrong, statements};
 use crate::cube::{Cube, state};
@@ -183,7 +183,10 @@ impl Reader<'_> {
         let (verdict, taken) = match first.text.as_str() {
             "accept" => (Verdict::Accept, 1),
             "drop" => (Verdict::Drop, 1),
-            "reject" => (Verdict::Reject, words.iter().take_while(|word| !word.is("comment")).count()),
+            "reject" => {
+                answered(draft, words);
+                (Verdict::Reject, words.iter().take_while(|word| !word.is("comment")).count())
+            }
             "return" => (Verdict::Return, 1),
             "continue" => (Verdict::Continue, 1),
             what @ ("jump" | "goto") => {
@@ -384,6 +387,21 @@ impl Draft {
     /// Whether it decides nothing, so that nothing hangs on its limit. The elements of a map have verdicts of their own.
     fn logs_only(&self) -> bool {
         self.logs && self.verdict == Verdict::Continue && self.parts.iter().all(|part| part.verdict.is_none())
+    }
+}
+
+/// `reject with tcp reset`, `reject with icmp port-unreachable`: of packets that can have such an answer, and of no others.
+fn answered(draft: &mut Draft, words: &[Token]) {
+    let is = |place: usize, text: &str| words.get(place).is_some_and(|word| word.is(text));
+    if !is(1, "with") {
+        return;
+    }
+    for cube in draft.parts.iter_mut().map(|part| &mut part.cube) {
+        if is(2, "tcp") {
+            cube.services = cube.services.common(&words::of_protocol(policy::service::TCP));
+        } else if is(2, "icmp") || is(2, "icmpv6") {
+            of_family(cube, is(2, "icmp"));
+        }
     }
 }
 
