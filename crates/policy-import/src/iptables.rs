@@ -96,6 +96,8 @@ pub(crate) struct Reader<'r> {
     /// The tables so far.
     tables: HashSet<String>,
     chains: HashMap<(String, String), ChainId>,
+    /// Names of limits by address (`hashlimit`) that several rules have: they have one limit together.
+    shared_limits: HashSet<String>,
 }
 
 impl<'r> Reader<'r> {
@@ -109,6 +111,7 @@ impl<'r> Reader<'r> {
             table: None,
             tables: HashSet::new(),
             chains: HashMap::new(),
+            shared_limits: HashSet::new(),
         }
     }
 
@@ -120,6 +123,7 @@ impl<'r> Reader<'r> {
         if let Some(message) = other_format(text) {
             return Err(self.mistake(0, 0, message));
         }
+        self.shared_limits = shared_limits(text);
         let mut last = 0;
         for (i, line) in text.lines().enumerate() {
             last = i + 1;
@@ -262,6 +266,24 @@ impl<'r> Reader<'r> {
         self.chains.get(&(table.to_owned(), name.to_owned())).copied()
     }
 }
+
+/// The names of limits that stand in more than one rule.
+fn shared_limits(text: &str) -> HashSet<String> {
+    let (mut once, mut shared) = (HashSet::new(), HashSet::new());
+    for words in
+        text.lines().filter(|line| line.contains(LIMIT_NAME)).filter_map(|line| line::words(line).ok())
+    {
+        for pair in words.windows(2).filter(|pair| !pair[0].quoted && pair[0].text == LIMIT_NAME) {
+            if !once.insert(pair[1].text.clone()) {
+                shared.insert(pair[1].text.clone());
+            }
+        }
+    }
+    shared
+}
+
+/// The option that names a limit by address.
+const LIMIT_NAME: &str = "--hashlimit-name";
 
 /// What another format would look like.
 pub(crate) fn other_format(text: &str) -> Option<String> {

@@ -48,9 +48,10 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             return Err(wrong("these rules are of the same family as those of another file"));
         }
         let mut lines: Vec<String> = source.text.lines().map(|line| line.trim_end().to_owned()).collect();
-        for line in write_limits(&mut lines, USER[family]) {
-            let place = Place { source: number, line, column: 1 };
-            ruleset.remarks.push((place, lines[line - 1].clone(), LIMITED.to_owned()));
+        let limited = write_limits(&mut lines, USER[family]);
+        for line in &limited {
+            let place = Place { source: number, line: *line, column: 1 };
+            ruleset.remarks.push((place, lines[line - 1].clone(), said_of_limits(limited.len())));
         }
         let implied = add_framework(&mut lines, USER[family], &values).map_err(|message| wrong(&message))?;
         let text = lines.join("\n") + "\n";
@@ -95,9 +96,28 @@ fn is_yes(values: &HashMap<&str, &str>, setting: &str) -> bool {
     values.get(setting).is_some_and(|value| value.eq_ignore_ascii_case("yes"))
 }
 
-/// What `ufw limit` becomes. Two at once and one every 10 s are five within 30 s at most, as ufw has it.
-const LIMIT: &str = " -m hashlimit --hashlimit-upto 6/minute --hashlimit-burst 2 --hashlimit-mode srcip --hashlimit-name ufw -j ACCEPT";
-const LIMITED: &str = "ufw denies the sixth new connection of a source within 30 s; here a source has two at once and then one every 10 s";
+/// What `ufw limit` becomes where so many rules have it: at once, and seconds from one to the next. ufw remembers sources in one list for all of them,
+/// and lets five new connections pass within 30 s; the rules here have a limit each, and these are five together at most. `None`: there are more.
+fn limit_of(rules: usize) -> Option<(u32, u32)> {
+    match rules {
+        1 => Some((2, 10)),
+        2 => Some((1, 20)),
+        3..=5 => Some((1, 60)),
+        _ => None,
+    }
+}
+
+fn said_of_limits(rules: usize) -> String {
+    let (at_once, seconds) = limit_of(rules).unwrap_or_default();
+    let words = ["none", "one", "two"].get(at_once as usize).copied().unwrap_or_default();
+    let (there, here) = match rules {
+        1 => (String::new(), String::new()),
+        _ => (format!(", at the {rules} limited rules together"), " at each of them".to_owned()),
+    };
+    format!(
+        "ufw denies the sixth new connection of a source within 30 s{there}; here a source has {words} at once and then one every {seconds} s{here}"
+    )
+}
 
 /// Writes what `ufw limit` makes, three lines that remember sources, as a rate of each source. Returns the numbers of the lines that have it.
 fn write_limits(lines: &mut [String], user: &str) -> Vec<usize> {
@@ -106,20 +126,27 @@ fn write_limits(lines: &mut [String], user: &str) -> Vec<usize> {
         return Vec::new();
     }
     let new = " -m conntrack --ctstate NEW -m recent";
-    let mut limited = Vec::new();
-    for first in 0..lines.len().saturating_sub(2) {
-        let Some(matched) = lines[first].strip_suffix(&format!("{new} --set")).map(str::to_owned) else {
-            continue;
-        };
+    let limited_by = |first: usize| -> Option<String> {
+        let matched = lines[first].strip_suffix(&format!("{new} --set"))?;
         let denies = format!("{matched}{new} --update --seconds 30 --hitcount 6 -j {user}limit");
-        if lines[first + 1] == denies && lines[first + 2] == format!("{matched}{accept}") {
-            lines[first].clear();
-            lines[first + 1].clear();
-            lines[first + 2] = format!("{matched}{LIMIT}");
-            limited.push(first + 3);
-        }
+        (lines[first + 1] == denies && lines[first + 2] == format!("{matched}{accept}"))
+            .then(|| matched.to_owned())
+    };
+    let limited: Vec<(usize, String)> =
+        (0..lines.len().saturating_sub(2)).filter_map(|first| Some((first, limited_by(first)?))).collect();
+    let Some((at_once, seconds)) = limit_of(limited.len()) else { return Vec::new() };
+    let rate = 60 / seconds;
+    for (place, (first, matched)) in limited.iter().enumerate() {
+        // Of one name they would be one limit.
+        let name = if place == 0 { "ufw".to_owned() } else { format!("ufw-{}", place + 1) };
+        lines[*first].clear();
+        lines[first + 1].clear();
+        lines[first + 2] = format!(
+            "{matched} -m hashlimit --hashlimit-upto {rate}/minute --hashlimit-burst {at_once} --hashlimit-mode srcip --hashlimit-name {name} \
+             -j ACCEPT"
+        );
     }
-    limited
+    limited.iter().map(|(first, _)| first + 3).collect()
 }
 
 /// Puts the chains that ufw makes around the user's in place of the last COMMIT and behind it, so that all rules keep their lines. Returns the

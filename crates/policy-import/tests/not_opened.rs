@@ -513,6 +513,57 @@ fn limits_before_a_map_of_verdicts() {
     becomes(Format::Nft, &[&open("log prefix \"x\" limit rate 5/second")], &[ALLOW], &[DENY]);
 }
 
+/// Rules that name one limit have it together.
+#[test]
+fn limits_that_several_rules_have() {
+    let table = |rules: &[String]| {
+        let rules: String = rules.iter().map(|rule| format!("-A FORWARD {rule}\n")).collect();
+        format!("*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n{rules}COMMIT\n")
+    };
+    let rule = |port: u16, name: &str, target: &str| {
+        format!(
+            "-p tcp -m tcp --dport {port} -m hashlimit --hashlimit-upto 9/sec --hashlimit-mode srcip --hashlimit-name {name} -j {target}"
+        )
+    };
+    for (rules, has, has_not) in [
+        ([rule(22, "x", "ACCEPT"), rule(80, "x", "ACCEPT")], "that other rules have together with it", ALLOW),
+        ([rule(22, "x", "LOG"), rule(80, "x", "ACCEPT")], "that other rules have together with it", ALLOW),
+        ([rule(22, "x", "ACCEPT"), rule(80, "y", "ACCEPT")], "9/s", "left out"),
+    ] {
+        becomes(Format::IptablesSave, &[&table(&rules)], &[has], &[has_not]);
+    }
+}
+
+/// ufw has one list of sources for all of its limited rules.
+#[test]
+fn limits_of_ufw_are_one() {
+    let text = |ports: u16| {
+        let limited = |port: u16| {
+            let new = format!("-A ufw-user-input -p tcp --dport {port} -m conntrack --ctstate NEW -m recent");
+            format!(
+                "{new} --set\n{new} --update --seconds 30 --hitcount 6 -j ufw-user-limit\n-A ufw-user-input -p tcp --dport {port} -j ufw-user-limit-accept\n"
+            )
+        };
+        let rules: String = (0..ports).map(|port| limited(port + 22)).collect();
+        let chains = ["input", "output", "forward", "limit", "limit-accept"]
+            .map(|chain| format!(":ufw-user-{chain} - [0:0]\n"));
+        format!(
+            "*filter\n{}{rules}-A ufw-user-limit -j REJECT\n-A ufw-user-limit-accept -j ACCEPT\nCOMMIT\n",
+            chains.concat()
+        )
+    };
+    for (ports, has) in [
+        (1, "limit = { rate = \"6/min\", burst = 2, per = \"source\" }"),
+        (2, "limit = { rate = \"3/min\", burst = 1, per = \"source\" }"),
+        (3, "limit = { rate = \"1/min\", burst = 1, per = \"source\" }"),
+        (5, "at the 5 limited rules together"),
+    ] {
+        becomes(Format::Ufw, &[&text(ports)], &[has, "denies the sixth"], &["action = \"reject\""]);
+    }
+    // One connection at each of six would be more than five.
+    becomes(Format::Ufw, &[&text(6)], &["action = \"reject\"", "refuses more"], &["limit = {"]);
+}
+
 /// A reset answers TCP alone, and an error of ICMP its own family: other packets go on to the next rule.
 #[test]
 fn answers_that_say_what_they_answer() {

@@ -1,7 +1,7 @@
 //! The options of a rule of iptables: which packets it matches, and what it does with them.
 
 use super::line::Word;
-use super::{Reader, target};
+use super::{LIMIT_NAME, Reader, target};
 use crate::cube::{Cube, kind, state};
 use crate::report::Mistake;
 use crate::ruleset::{InterfaceTest, Limit, Place, Rule, Verdict};
@@ -18,6 +18,8 @@ struct Draft {
     rate: Option<String>,
     burst: Option<u32>,
     per: Option<&'static str>,
+    /// Whether other rules have its limit as well.
+    shares: bool,
     /// Modules that the rule loads, in order.
     modules: Vec<String>,
 }
@@ -26,7 +28,6 @@ struct Draft {
 const IDLE: &[(&str, usize)] = &[
     ("-c", 2),
     ("--set-counters", 2),
-    ("--hashlimit-name", 1),
     ("--hashlimit-htable-size", 1),
     ("--hashlimit-htable-max", 1),
     ("--hashlimit-htable-expire", 1),
@@ -66,6 +67,7 @@ impl Reader<'_> {
             rate: None,
             burst: None,
             per: None,
+            shares: false,
             modules: Vec::new(),
         };
         let mut rest = words;
@@ -267,6 +269,10 @@ impl Reader<'_> {
                 draft.burst = words::number(value).filter(|burst| *burst > 0);
                 draft.burst.is_some()
             }
+            LIMIT_NAME => {
+                draft.shares |= self.shared_limits.contains(value);
+                true
+            }
             "--hashlimit-mode" => {
                 draft.per = match value {
                     "srcip" => Some("source"),
@@ -324,8 +330,10 @@ impl Reader<'_> {
         if let Some(rate) = draft.rate.take() {
             let hash = draft.modules.iter().any(|module| module == "hashlimit");
             let burst = draft.burst.unwrap_or(5);
-            if rule.verdict == Verdict::Accept && (!hash || draft.per.is_some()) {
+            if rule.verdict == Verdict::Accept && (!hash || draft.per.is_some()) && !draft.shares {
                 rule.limit = Some(Limit { rate, burst, per: draft.per });
+            } else if draft.shares && !rule.logs {
+                rule.doubts.push(format!("a limit of {rate} that other rules have together with it"));
             } else if !rule.logs {
                 rule.doubts.push(format!("a limit of {rate}"));
             }
