@@ -148,7 +148,8 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 		quoted->era = p->era;
 		return find_flow_of_datagram(quoted) ? lookup(&flows, quoted->record & RECORD_MASK) : 0;
 	}
-	if (!quoted_ports(f, quoted, at))
+	/* What fills a frame up is not quoted. */
+	if (at + QUOTED_BYTES > p->network + p->ip_bytes || !quoted_ports(f, quoted, at))
 		return 0;
 	turn(quoted);
 	find_side(quoted);

@@ -160,10 +160,11 @@ static __always_inline int change_packet(void *ctx, const struct packet *p, cons
 	return change_addresses(&f, p->network, ends.source, ends.destination);
 }
 
-/* The checksum in the quote of a TCP or UDP header; of TCP it may not be quoted. Returns how the sum over the error changes. */
-static __always_inline __u32 change_quoted_check(const struct frame *f, __u32 at, bool is_udp, __u32 by)
+/* The checksum in the quote of a TCP or UDP header; of TCP it may not be quoted, and what lies there is behind the packet. Returns how the sum over
+ * the error changes. */
+static __always_inline __u32 change_quoted_check(const struct frame *f, const struct packet *p, __u32 at, bool is_udp, __u32 by)
 {
-	__u16 *check = bytes_at(f, at, 2), before;
+	__u16 *check = at + 2 > p->network + p->ip_bytes ? 0 : bytes_at(f, at, 2), before;
 
 	if (!check || (is_udp && !*check))
 		return 0;
@@ -173,7 +174,8 @@ static __always_inline __u32 change_quoted_check(const struct frame *f, __u32 at
 }
 
 /* Gives the transport header in a quote the ports that the sender of the quoted packet used. Returns how the sum over the error changes. */
-static __always_inline __u32 change_quoted_ports(const struct frame *f, const struct flow *flow, __u32 at, __u32 s, __u32 by_addresses)
+static __always_inline __u32 change_quoted_ports(const struct frame *f, const struct packet *p, const struct flow *flow, __u32 at, __u32 s,
+						 __u32 by_addresses)
 {
 	bool is_udp = flow->protocol == PROTOCOL_UDP;
 	__be16 *ports = bytes_at(f, at, 8), port = flow->port[s], other = alias_port(flow, s ^ 1);
@@ -191,7 +193,7 @@ static __always_inline __u32 change_quoted_ports(const struct frame *f, const st
 	by = sum_change_short(ports[0], port) + sum_change_short(ports[1], other);
 	ports[0] = port;
 	ports[1] = other;
-	return by + change_quoted_check(f, at + (is_udp ? UDP_CHECK_AT : TCP_CHECK_AT), is_udp, by + by_addresses);
+	return by + change_quoted_check(f, p, at + (is_udp ? UDP_CHECK_AT : TCP_CHECK_AT), is_udp, by + by_addresses);
 }
 
 /*
@@ -214,7 +216,7 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 	/* The sum over the quoted header stays as it is, because its checksum absorbs the difference. */
 	if (change_addresses(&f, quote, flow->address[s], alias_address(flow, r)))
 		return -1;
-	by = change_quoted_ports(&f, flow, at, s, by_addresses);
+	by = change_quoted_ports(&f, p, flow, at, s, by_addresses);
 	icmp = bytes_at(&f, p->transport, sizeof(*icmp));
 	if (!icmp)
 		return -1;

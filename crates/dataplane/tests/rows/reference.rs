@@ -210,7 +210,7 @@ impl Reference {
 
     /// An ICMP error about a flow: back to who sent what it quotes, from where that went. `None`: about no flow.
     fn accompany_quoted(&self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<Option<ZoneId>> {
-        let inner = &frame[seen.transport + 8..];
+        let inner = &frame[seen.transport + 8..seen.network + seen.ip_bytes];
         let Some((protocol, ends, sequence)) = quoted(inner).or_else(|| self.quoted_part(inner)) else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@
 //!   of the transport: seq=N ack=N window=N data=BYTES icmpid=N mtu=N says=BYTES (a UDP length that may lie)
 //!   damage: ip.N=HEX (a byte of the IP header), bad-sum (of the transport)
 //! ```
-//! FLAGS are of SFRPAU, or `-` for none. `about` gives an ICMP error the packet that it quotes.
+//! FLAGS are of SFRPAU, or `-` for none. `about` gives an ICMP error the packet that it quotes, `quote` how much of it.
 
 use super::build::{Frame, Tcp, data, icmp_error, udp};
 use super::{FLAGS, checksum_place, complete};
@@ -45,8 +45,11 @@ const ID: u32 = 0x1234;
 /// The frame that a line describes, from [`super::SENDER`] to [`super::FIREWALL`], with correct checksums unless it asks for others.
 pub fn frame(text: &str) -> Vec<u8> {
     let (outer, quoted) = text.split_once(" about {").map_or((text, None), |(o, q)| (o, Some(q)));
-    let quoted = quoted.map(|text| packet(text.trim().trim_end_matches('}')));
     let words = Words(outer.split_whitespace().collect());
+    let mut quoted = quoted.map(|text| packet(text.trim().trim_end_matches('}')));
+    if let (Some(packet), Some(bytes)) = (&mut quoted, words.number("quote")) {
+        packet.truncate(bytes as usize);
+    }
     let described = describe(&words, quoted.as_deref());
     let mut frame = described.bytes();
     let network = 14 + 4 * described.tags.len();
