@@ -134,9 +134,10 @@ impl App {
         if self.settings.is_tls { "__Host-rampart" } else { "rampart" }
     }
 
-    /// A cookie with a session's number; an empty number takes it away.
-    pub(crate) fn set_cookie(&self, id: &str) -> String {
-        let secure = if self.settings.is_tls { "; Secure" } else { "" };
+    /// A cookie with a session's number, for the answer to a form; an empty number takes it away.
+    pub(crate) fn set_cookie(&self, id: &str, request: &Request) -> String {
+        let is_behind_tls = request.origin.as_deref().is_some_and(|origin| origin.starts_with("https://"));
+        let secure = if self.settings.is_tls || is_behind_tls { "; Secure" } else { "" };
         let ends = if id.is_empty() { "; Max-Age=0" } else { "" };
         format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}", self.cookie())
     }
@@ -194,10 +195,12 @@ impl App {
         None
     }
 
-    /// Whether a form comes from a page of this server: browsers say so of every form, and pages cannot change it.
+    /// Whether a form comes from a page of this server: browsers say so of every form, and pages cannot change it. Where no TLS is spoken here, a
+    /// server before this one may speak it, and browsers know the pages by that.
     fn is_own_page(&self, request: &Request) -> bool {
-        let scheme = if self.settings.is_tls { "https" } else { "http" };
-        request.origin.as_deref() == Some(&format!("{scheme}://{}", request.host))
+        let schemes: &[&str] = if self.settings.is_tls { &["https"] } else { &["http", "https"] };
+        let own = |scheme: &&str| request.origin.as_deref() == Some(&format!("{scheme}://{}", request.host));
+        schemes.iter().any(own)
     }
 
     /// Who asks, with the role that he has now.

@@ -48,7 +48,7 @@ pub(crate) fn log_in(context: &Context<'_>) -> Result<Answer, Fault> {
         sessions.end(old);
     }
     let id = sessions.open(&user.name, user.stamp(), now.passed)?;
-    Ok(Answer { cookie: Some(app.set_cookie(&id)), ..Answer::see("/") })
+    Ok(Answer { cookie: Some(app.set_cookie(&id, context.request)), ..Answer::see("/") })
 }
 
 /// What came of a name and a password.
@@ -82,5 +82,5 @@ pub(crate) fn log_out(context: &Context<'_>) -> Result<Answer, Fault> {
     if let Some(login) = &context.login {
         lock(&context.app.sessions).end(&login.id);
     }
-    Ok(Answer { cookie: Some(context.app.set_cookie("")), ..Answer::see("/login") })
+    Ok(Answer { cookie: Some(context.app.set_cookie("", context.request)), ..Answer::see("/login") })
 }

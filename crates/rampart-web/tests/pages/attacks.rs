@@ -142,6 +142,33 @@ fn forms_of_others_are_refused() {
     assert_eq!(bed.ask(&request).status, 403);
 }
 
+/// Without TLS of its own (`--insecure-http`) a server before this one may speak it: browsers then name its scheme, and their sessions are for TLS.
+#[test]
+fn pages_behind_a_server_that_speaks_tls_are_own_ones() {
+    let login = post("/login", &[("name", "anna"), ("password", PASSWORD)], "");
+    for (is_tls, origin, expected) in [
+        (false, format!("http://{HOST}"), Some(false)),
+        (false, format!("https://{HOST}"), Some(true)),
+        (true, format!("https://{HOST}"), Some(true)),
+        (true, format!("http://{HOST}"), None),
+        (false, "https://192.0.2.1:9000".to_owned(), None),
+        (false, "https://evil.example".to_owned(), None),
+        (false, format!("ftp://{HOST}"), None),
+        (false, "null".to_owned(), None),
+    ] {
+        let bed = Bed::with(is_tls);
+        let request = |it: &Request| Request { origin: Some(origin.clone()), ..it.clone() };
+        let answer = bed.ask(&request(&login));
+        assert_eq!(answer.status, if expected.is_some() { 303 } else { 403 }, "{is_tls} {origin}");
+        let is_secure = answer.cookie.as_ref().map(|cookie| cookie.contains("; Secure"));
+        assert_eq!(is_secure, expected, "{is_tls} {origin}");
+        let Some(cookie) = answer.cookie else { continue };
+        let cookie = cookie.split(';').next().unwrap();
+        let out = bed.ask(&request(&post("/logout", &[], cookie)));
+        assert_eq!((out.status, out.body.contains("not sent by a page")), (403, false), "it has no token");
+    }
+}
+
 #[test]
 fn a_session_is_a_new_one_and_of_its_own_browser() {
     let bed = Bed::new();
