@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::process::ExitCode;
-use translated::Translated;
+use translated::{Translated, untranslatable};
 
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
@@ -108,20 +108,15 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             let explanation = explain(&policy, &packet, on, at);
             let translated = Translated::of(&policy, &packet, before, explanation.verdict.action);
             let scanned = Scanned::of(&policy, &packet, explanation.verdict.action);
+            let is_dropped = packet.answers_query()
+                || untranslatable(&policy, &packet, asked.as_ref(), explanation.verdict.action).is_some();
             if json {
                 let mut answer = to_json(&policy, &packet, on, at, &explanation);
+                if is_dropped {
+                    answer["action"] = Action::Deny.name().into();
+                }
                 if packet.answers_query() {
-                    answer["action"] = Action::Deny.name().into();
                     answer["reason"] = UNASKED.into();
-                } else if translated::untranslatable(
-                    &policy,
-                    &packet,
-                    asked.as_ref(),
-                    explanation.verdict.action,
-                )
-                .is_some()
-                {
-                    answer["action"] = Action::Deny.name().into();
                 }
                 answer["translation"] = translated.to_json(&policy);
                 answer["scans"] = scanned.map(Scanned::to_json).into();
@@ -129,7 +124,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 answer["syn_proxy"] = proxied(&policy, &packet, &explanation).into();
                 outln!("{answer:#}");
             } else {
-                print(&question, &policy, &packet, on, at, &explanation);
+                print(&question, &policy, &packet, on, at, &explanation, is_dropped);
                 if packet.answers_query() {
                     outln!(
                         "it answers a query of ICMP: it passes with the flow of its question, and otherwise it is dropped as {UNASKED}"
@@ -360,6 +355,7 @@ fn found_on<'p>(policy: &'p Policy, rule: usize, packet: &Packet, on: OnLists) -
     })
 }
 
+/// `is_dropped`: whatever the rules say; why stands below.
 fn print(
     question: &Question,
     policy: &Policy,
@@ -367,6 +363,7 @@ fn print(
     on: OnLists,
     at: Timestamp,
     explanation: &Explanation,
+    is_dropped: bool,
 ) {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
     print_packet(question, policy, packet, at);
@@ -375,9 +372,14 @@ fn print(
         outln!("  not `{}`: {}", rule.name, why.words(policy, rule, packet));
     }
     let action = explanation.verdict.action.name();
+    let overruled = is_dropped && explanation.verdict.action == Action::Allow;
     match explanation.verdict.decider {
         Decider::Rule(i) => {
             let (line, name) = (line(policy, i), &policy.rules[i].name);
+            if overruled {
+                outln!("deny: although the rule `{name}` ({}:{line}) allows it", policy.file);
+                return;
+            }
             outln!("{action}: by the rule `{name}` ({}:{line})", policy.file);
             let ends = [packet.source, packet.destination];
             for (list, address) in found_on(policy, i, packet, on).into_iter().zip(ends) {
@@ -388,6 +390,13 @@ fn print(
             if let Some(gateway) = gateway_of(policy, i) {
                 outln!("  the gateway `{gateway}` takes it, and asks the server itself");
             }
+        }
+        Decider::Default if overruled => {
+            outln!(
+                "deny: although no rule matches, and the default from {} to {} allows it",
+                zone(packet.from),
+                zone(packet.to)
+            );
         }
         Decider::Default => {
             outln!(

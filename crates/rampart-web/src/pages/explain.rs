@@ -4,10 +4,12 @@ use crate::app::{Context, Fault, lock};
 use crate::http::{Answer, Fields};
 use crate::pages::policy::in_force;
 use rampart_client::policy::Policy;
+use rampart_client::policy::ends::misfit;
 use rampart_client::policy::interpret::{Decider, Packet, explain};
 use rampart_client::policy::lists::OnLists;
-use rampart_client::policy::model::{SELF, ZoneId};
+use rampart_client::policy::model::{Action, SELF, ZoneId};
 use rampart_client::policy::service::{SCTP, ServiceSet, TCP, UDP};
+use rampart_client::policy::translation::SourceTranslation;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -52,20 +54,26 @@ fn answer(context: &Context<'_>, policy: &Policy, fields: &Fields) -> Result<Val
         let why: &rampart_client::policy::interpret::Mismatch = why;
         json!({ "name": rule.name, "why": why.words(policy, rule, &packet) })
     };
-    let above: Vec<_> = explanation.passed_over.iter().rev().take(SHOWN).rev().map(row).collect();
+    let action = explanation.verdict.action;
+    let dropped = dropped(policy, &packet, before.as_ref().map(|(_, asked)| asked), action);
+    // Where rules have no say, none stands above another.
+    let passed_over: &[_] = if dropped.is_some() { &[] } else { &explanation.passed_over };
+    let above: Vec<_> = passed_over.iter().rev().take(SHOWN).rev().map(row).collect();
     let decided = match explanation.verdict.decider {
+        _ if dropped.is_some() => Value::Null,
         Decider::Rule(place) => {
             let rule = &policy.rules[place];
             json!({ "rule": rule.name, "line": line(&rule.span) })
         }
         Decider::Default => Value::Null,
     };
-    let translated = before.map(|entry| {
+    let translated = before.map(|(entry, _)| {
         json!({ "name": policy.translations[entry].name, "to": packet.destination.to_string(), "service": packet.service_words() })
     });
     Ok(json!({
-        "action": explanation.verdict.action.name(), "decided": decided, "above": above,
-        "hidden": explanation.passed_over.len().saturating_sub(SHOWN), "translated": translated,
+        "action": if dropped.is_some() { Action::Deny } else { action }.name(), "decided": decided, "above": above,
+        "dropped": dropped.map(|(reason, why)| json!({ "reason": reason, "why": why })),
+        "hidden": passed_over.len().saturating_sub(SHOWN), "translated": translated,
         "packet": format!(
             "{} from {} to {}, in zone {} to zone {}",
             packet.service_words(), packet.source, packet.destination, zone(packet.from), zone(packet.to)
@@ -73,8 +81,34 @@ fn answer(context: &Context<'_>, policy: &Policy, fields: &Fields) -> Result<Val
     }))
 }
 
-/// The packet as the rules see it, and the entry that translates its destination.
-fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<usize>), String> {
+/// The reason for which the data plane drops a packet though a rule may allow it, as `rampart drops` names it, and the same in words. `asked` is the packet
+/// before its destination was translated.
+fn dropped(
+    policy: &Policy,
+    packet: &Packet,
+    asked: Option<&Packet>,
+    action: Action,
+) -> Option<(&'static str, String)> {
+    let destination = asked.map_or(packet.destination, |asked| asked.destination);
+    if let Some(misfit) = misfit(policy, &Packet { destination, ..*packet }) {
+        return Some((misfit.name(), misfit.words(packet)));
+    }
+    if packet.answers_query() {
+        let why = "it answers a query of ICMP, which passes with the flow of its question alone";
+        return Some(("icmp-unasked", why.to_owned()));
+    }
+    match policy.translate_source(packet, asked) {
+        Some((place, Some(SourceTranslation::Untranslatable))) if action == Action::Allow => {
+            let entry = &policy.translations[place].name;
+            let why = format!("its source must be translated by the entry {entry}, and cannot be");
+            Some(("untranslatable", why))
+        }
+        _ => None,
+    }
+}
+
+/// The packet as the rules see it, and if its destination is translated, by which entry and what it was before.
+fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<(usize, Packet)>), String> {
     let address = |key: &str| {
         let written = fields.get(key);
         written
@@ -87,18 +121,25 @@ fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<usize>), S
         return Err("source and destination are of different families".to_owned());
     }
     let (protocol, selector) = service(fields.get("service"))?;
-    let drawn = if matches!(protocol, TCP | UDP | SCTP) { DRAWN } else { 0 };
+    let has_ports = matches!(protocol, TCP | UDP | SCTP);
     let source_port = match fields.get("source_port") {
-        "" => drawn,
+        "" => {
+            if has_ports {
+                DRAWN
+            } else {
+                0
+            }
+        }
+        _ if !has_ports => return Err("such a packet has no ports: leave the source port empty".to_owned()),
         port => port.parse().map_err(|_| format!("the source port {port:?} is none: write 0 to 65535"))?,
     };
     let from = zone(fields.get("from"))?;
-    let mut packet = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
-    let mut entry = None;
-    if let Some((place, Some(to))) = policy.translate_destination(&packet) {
+    let asked = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
+    let (mut packet, mut before) = (asked, None);
+    if let Some((place, Some(to))) = policy.translate_destination(&asked) {
         packet.destination = to.address;
         packet.selector = to.port.unwrap_or(selector);
-        entry = Some(place);
+        before = Some((place, asked));
     }
     packet.to = match fields.get("to") {
         "" => policy
@@ -109,7 +150,7 @@ fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<usize>), S
     if (packet.from, packet.to) == (SELF, SELF) {
         return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
     }
-    Ok((packet, entry))
+    Ok((packet, before))
 }
 
 /// One service, as policies write it: `tcp/443`, `icmp/echo-request`, `http`.
@@ -140,6 +181,41 @@ fn service(text: &str) -> Result<(u8, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the data plane drops whatever a rule says is no allowed packet here either: each row is allowed by the one rule.
+    #[test]
+    fn what_is_dropped_whatever_rules_say_is_named() {
+        const POLICY: &str = "[zones]\n\
+            inside = { interfaces = 'e1', networks = ['10.0.0.0/8', '2001:db8:1::/64'] }\n\
+            outside = { interfaces = 'e0' }\n\
+            [[rules]]\nname = 'all'\nfrom = 'any'\nto = 'any'\naction = 'allow'\n\
+            [[nat]]\nname = 'out'\nfrom = 'inside'\nto = 'outside'\nmasquerade = true\n\
+            [[nat]]\nname = 'in'\nfrom = 'outside'\ndestination = '203.0.113.1'\nservice = 'tcp/80'\ndestination_to = '10.0.0.7'\n";
+        let policy = Policy::parse("p", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
+        for (from, to, source, destination, service, expected) in [
+            ("inside", "", "10.0.0.5", "192.0.2.1", "tcp/443", None),
+            ("inside", "", "10.0.0.5", "192.0.2.1", "icmp/echo-request", None),
+            ("outside", "", "192.0.2.1", "203.0.113.1", "tcp/80", None),
+            ("inside", "outside", "10.0.0.5", "10.0.0.5", "tcp/443", Some("land")),
+            ("inside", "", "127.0.0.1", "192.0.2.1", "tcp/443", Some("source")),
+            ("inside", "", "10.0.0.5", "240.0.0.1", "tcp/443", Some("destination")),
+            ("outside", "inside", "10.0.0.5", "10.0.0.7", "tcp/443", Some("zone-source")),
+            ("outside", "", "10.0.0.5", "203.0.113.1", "tcp/80", Some("zone-source")),
+            ("inside", "outside", "fe80::1", "2001:db8:2::1", "tcp/443", Some("source")),
+            ("outside", "inside", "192.0.2.1", "10.0.0.5", "icmp/echo-reply", Some("icmp-unasked")),
+            ("inside", "", "10.0.0.5", "192.0.2.1", "icmp/time-exceeded", Some("untranslatable")),
+        ] {
+            let asked = format!("{from}>{to} {source} > {destination} {service}");
+            let pairs = [("from", from), ("to", to), ("source", source), ("destination", destination)];
+            let query = form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(pairs)
+                .append_pair("service", service)
+                .finish();
+            let (packet, before) = packet(&policy, &Fields::parse(query.as_bytes())).unwrap();
+            let found = dropped(&policy, &packet, before.as_ref().map(|(_, asked)| asked), Action::Allow);
+            assert_eq!(found.map(|(reason, _)| reason), expected, "{asked}");
+        }
+    }
 
     #[test]
     fn a_packet_has_one_service() {

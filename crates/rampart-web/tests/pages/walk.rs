@@ -33,6 +33,14 @@ fn who_logs_in_sees_the_firewall_and_logs_out() {
         ),
         ("/explain?from=inside&source=10.0.0.5&destination=192.0.2.1&service=tcp/25", "no rule matches"),
         ("/explain?from=inside&source=10.0.0.5&destination=x&service=tcp/25", "is no address"),
+        (
+            "/explain?from=inside&to=outside&source=10.0.0.5&destination=10.0.0.5&service=https",
+            "deny</strong>: 10.0.0.5 is its source and its destination. It is dropped as <a href=\"/drops\">land</a>",
+        ),
+        (
+            "/explain?from=inside&source=10.0.0.5&destination=192.0.2.1&service=icmp/echo-request&source_port=7",
+            "such a packet has no ports",
+        ),
         ("/history", "in force"),
         ("/history/entry?number=1", "has the same text"),
         ("/history/entry?number=9", "no such entry"),

@@ -195,6 +195,8 @@ fn explain_says_what_is_translated() {
         // ICMP that is no query opens no flow, and only flows are translated.
         (out, "icmp --type 9", "it is dropped as untranslatable", "leaves with"),
         (out, "icmp --type timestamp-reply", "it is dropped as icmp-unasked", "leaves with"),
+        (out, "icmp --type 9", "deny: although the rule `out` (", "allow:"),
+        (out, "icmp --type timestamp-reply", "deny: although the rule `out` (", "allow:"),
         (back, "icmp --type echo-request", "it was for 203.0.113.1, icmp/8/0", "to zone wan"),
         (back, "icmp --type 9", "in zone wan to zone wan", "it was for"),
         (back, "udp --dport 53", "deny: no rule", "it was for"),
