@@ -1,5 +1,4 @@
 //! Reads a password: at a terminal, which does not show it, or from standard input.
-#![expect(clippy::print_stderr, reason = "it asks a person")]
 
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal as _, Read as _, Stdin, Write as _};
@@ -28,10 +27,10 @@ pub fn read(name: &str) -> Result<Zeroizing<String>, String> {
     }
     let _silence = Silence::begin(&stdin).map_err(cannot)?;
     let ask = |what: &str| -> Result<Zeroizing<String>, String> {
-        eprint!("{what}: ");
-        io::stderr().flush().map_err(cannot)?;
+        let mut screen = io::stderr();
+        write!(screen, "{what}: ").and_then(|()| screen.flush()).map_err(cannot)?;
         let line = typed(stdin.lock().bytes());
-        eprintln!();
+        let _ = writeln!(screen);
         line.map_err(cannot)?.ok_or_else(|| "interrupted: nothing is changed".to_owned())
     };
     let first = ask(&format!("Password of {name}"))?;

@@ -1,5 +1,4 @@
 //! The command line of the web administration: starts the server, and manages its users on the machine itself.
-#![expect(clippy::print_stderr, clippy::print_stdout, reason = "a command line prints")]
 
 mod cli;
 mod serve;
@@ -9,6 +8,7 @@ use cli::{Cli, Command, UserCommand};
 use passwords::prompt;
 use rampart_web::users::Users;
 use rampart_web::{privileges, tls};
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("rampart-web: {why}");
+            say(&why);
             ExitCode::from(2)
         }
     }
@@ -28,15 +28,15 @@ fn run(cli: &Cli) -> Result<(), String> {
         Command::User { command, state } => user(command, state),
         Command::Certificate { state } => {
             tls::forget(state).map_err(|error| format!("cannot remove the certificate: {error}"))?;
-            println!("the next start makes another certificate: `systemctl restart rampart-web`");
-            Ok(())
+            print("the next start makes another certificate: `systemctl restart rampart-web`\n")
         }
         Command::Man { dir } => std::fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), dir))
             .map_err(|error| format!("cannot write manual pages into {}: {error}", dir.display())),
         Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "rampart-web", &mut std::io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "rampart-web", &mut script);
+            print(&String::from_utf8_lossy(&script))
         }
     }
 }
@@ -45,18 +45,40 @@ fn user(command: &UserCommand, state: &Path) -> Result<(), String> {
     prepare(state, privileges::choose(None).ok().as_ref())?;
     let users = Users::at(&state.join(cli::USERS)).map_err(|error| error.to_string())?;
     let done = match command {
-        UserCommand::List => users.all().map(|all| {
+        UserCommand::List => users.all().map(|all| -> String {
             if all.is_empty() {
-                eprintln!("nobody may log in yet: `rampart-web user add NAME --role administer` makes the first user");
+                say("nobody may log in yet: `rampart-web user add NAME --role administer` makes the first user");
             }
-            all.iter().for_each(|user| println!("{:<32} {}", user.name, user.role.name()));
+            all.iter().map(|user| format!("{:<32} {}\n", user.name, user.role.name())).collect()
         }),
-        UserCommand::Add { name, role } => users.add(name, (*role).into(), &prompt::read(name)?),
-        UserCommand::Passwd { name } => users.set_password(name, &prompt::read(name)?).map(drop),
-        UserCommand::Role { name, role } => users.set_role(name, (*role).into(), true),
-        UserCommand::Remove { name } => users.remove(name, true),
+        UserCommand::Add { name, role } => {
+            users.add(name, (*role).into(), &prompt::read(name)?).map(|()| String::new())
+        }
+        UserCommand::Passwd { name } => {
+            users.set_password(name, &prompt::read(name)?).map(|_| String::new())
+        }
+        UserCommand::Role { name, role } => {
+            users.set_role(name, (*role).into(), true).map(|()| String::new())
+        }
+        UserCommand::Remove { name } => users.remove(name, true).map(|()| String::new()),
     };
-    done.map_err(|error| error.to_string())
+    print(&done.map_err(|error| error.to_string())?)
+}
+
+/// Prints a text. A reader that went away (`| head`) is no fault of ours; what finds no room is one. Nothing panics, as `println!` would.
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("what was printed is not whole: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line for whoever sits at the terminal or reads the journal; nobody has to.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "rampart-web: {line}");
 }
 
 /// Makes the folder if it is not there: root makes it for the server's user, if there is one.

@@ -1,6 +1,7 @@
 //! Starts the server: takes the port and reads the key while it may, gives its rights away, and then answers.
 
 use crate::cli::{ServeArgs, USERS};
+use crate::say;
 use rampart_client::Client;
 use rampart_web::app::{App, Settings};
 use rampart_web::server::{Bounds, Server};
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     if args.insecure_http && !args.listen.ip().is_loopback() {
-        eprintln!("rampart-web: no TLS: whoever reads along reads passwords");
+        say("no TLS: whoever reads along reads passwords");
     }
     let is_root = nix::unistd::geteuid().is_root();
     let user = if is_root { Some(privileges::choose(args.user.as_deref())?) } else { None };
@@ -49,9 +50,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     sample(&app);
     let address = server.address().map_err(|error| error.to_string())?;
     let scheme = if identity.is_some() { "https" } else { "http" };
-    eprintln!("rampart-web: serves {scheme}://{address}/");
+    say(&format!("serves {scheme}://{address}/"));
     if let Some(identity) = &identity {
-        eprintln!("rampart-web: SHA-256 of the certificate: {}", identity.fingerprint);
+        say(&format!("SHA-256 of the certificate: {}", identity.fingerprint));
     }
     server.run(|| ended.load(Ordering::Relaxed));
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::cli::{ImportArgs, ImportFormat};
 use crate::failure::Failure;
+use crate::output::say;
 use policy_import::{Format, Imported, Kind, Options, Source};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -23,8 +24,8 @@ pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
         .map_err(|mistake| Failure::Wrong(mistake.to_string()))?;
     let out = if json { format!("{:#}\n", as_json(&imported)) } else { imported.policy.clone() };
     if !json {
-        imported.findings.iter().for_each(|finding| eprintln!("{finding}"));
-        eprintln!("{}", summary(&imported));
+        imported.findings.iter().for_each(|finding| say(format_args!("{finding}")));
+        say(format_args!("{}", summary(&imported)));
     }
     crate::output::print(&out);
     Ok(if args.strict && !imported.is_exact() { ExitCode::from(1) } else { ExitCode::SUCCESS })

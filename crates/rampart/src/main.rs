@@ -1,6 +1,5 @@
 //! The command line of the firewall and its daemon: reads files and the clock, calls the libraries, prints. Decides nothing
 //! about packets.
-#![expect(clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
 mod backup;
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
             }
             // Where JSON finds no room, somebody still has to hear of it.
             if !cli.json || output::finish().is_err() {
-                eprintln!("{failure}");
+                output::say(format_args!("{failure}"));
             }
             failure.exit_code()
         }

@@ -48,6 +48,12 @@ macro_rules! outln {
 }
 pub(crate) use outln;
 
+/// Says a line to whoever sits at the terminal, on standard error. If nobody reads it any more (`2>&1 | head`), or it finds no room, the command goes on:
+/// `eprintln!` would end it in a panic, and with it what it still has to print or to do.
+pub(crate) fn say(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Hands on what still waits.
 ///
 /// # Errors

@@ -308,3 +308,33 @@ fn output_that_finds_no_room_is_an_error_and_a_reader_that_went_away_is_none() {
         assert!(status == Some(0) && !said.contains("panicked"), "{words:?}: {status:?} {said}");
     }
 }
+
+/// Messages whose reader went away (`2>&1 >policy.toml | head`), or that find no room, cost nothing of what a command prints and does.
+#[test]
+fn messages_that_nobody_reads_end_no_command() {
+    let rules = (1..200).map(|mark| format!("-A FORWARD -m mark --mark {mark} -j ACCEPT\n"));
+    let rules = format!("*filter\n:FORWARD DROP [0:0]\n{}COMMIT\n", rules.collect::<String>());
+    let file = Scratch::new("unread.v4", rules.as_bytes());
+    let wrong = Scratch::new("unread.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());
+    let (file, wrong) = (file.path(), wrong.path());
+    let rows: [(&[&str], i32, &str); 3] = [
+        (&["import", "iptables-save", &file], 0, "[zones"),
+        (&["check", &wrong], 2, ""),
+        (&["status", "--socket", "/nonexistent/x.sock"], 3, ""),
+    ];
+    for (words, status, printed) in rows {
+        let run = |messages: std::process::Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rampart"));
+            command.args(words).stdout(std::process::Stdio::piped()).stderr(messages);
+            let done = command.spawn().unwrap().wait_with_output().unwrap();
+            (done.status.code(), String::from_utf8(done.stdout).unwrap())
+        };
+        let (nobody, pipe) = std::io::pipe().unwrap();
+        drop(nobody);
+        for messages in [pipe.into(), std::fs::File::create("/dev/full").unwrap().into()] {
+            let (found, out) = run(messages);
+            assert_eq!(found, Some(status), "{words:?}: {out}");
+            assert!(out.contains(printed) && out.is_empty() == printed.is_empty(), "{words:?}: {out}");
+        }
+    }
+}

@@ -4,6 +4,7 @@
 mod attacks;
 mod bed;
 mod browser;
+mod commands;
 mod connections;
 mod firewall;
 mod walk;

@@ -12,7 +12,7 @@ use crate::{forwarding, own_session};
 use dataplane::Earlier;
 use policy::Policy;
 use rampart_client::{Client, ClientError};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Puts a policy in force.
@@ -83,9 +83,10 @@ fn ask_at_terminal() -> Result<(), Failure> {
             "this takes every rule away: say --yes where there is no terminal to ask at".to_owned(),
         ));
     }
-    eprint!(
-        "Every rule of the policy in force goes, and nothing is forwarded any more. Write `yes` to go on: "
-    );
+    let question =
+        "Every rule of the policy in force goes, and nothing is forwarded any more. Write `yes` to go on: ";
+    // Who cannot be asked says nothing.
+    let _ = std::io::stderr().write_all(question.as_bytes());
     let mut answer = String::new();
     let read = stdin.read_line(&mut answer);
     if read.is_ok() && answer.trim() == "yes" {

@@ -1,0 +1,32 @@
+//! The program as it is typed: what it prints, and how it ends.
+
+use crate::bed::Bed;
+use std::process::{Command, Stdio};
+
+/// The status of a command, and what it says as messages, if it prints to `out`.
+fn run(words: &[&str], out: Stdio) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-web"));
+    let done = command.args(words).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+    let done = done.wait_with_output().unwrap();
+    (done.status.code(), String::from_utf8(done.stderr).unwrap())
+}
+
+#[test]
+fn output_that_finds_no_room_is_an_error_and_a_reader_that_went_away_is_none() {
+    let bed = Bed::new();
+    let state = bed.folder.path().to_str().unwrap();
+    for words in [&["completion", "bash"][..], &["user", "list", "--state", state]] {
+        let (status, said) = run(words, std::fs::File::create("/dev/full").unwrap().into());
+        assert_eq!(status, Some(2), "{words:?}: {said}");
+        assert!(said.starts_with("rampart-web: what was printed is not whole: No space left"), "{said}");
+        let (nobody, pipe) = std::io::pipe().unwrap();
+        drop(nobody);
+        assert_eq!(run(words, pipe.into()), (Some(0), String::new()), "{words:?}");
+    }
+    // Nobody reads the message either.
+    let (nobody, pipe) = std::io::pipe().unwrap();
+    drop(nobody);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-web"));
+    let status = command.args(["user", "remove", "nobody", "--state", state]).stderr(pipe).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
