@@ -1,5 +1,7 @@
 //! Moments as people write and read them: with a time zone, in UTC, on this machine's clock, or so long ago.
 
+use jiff::civil::Time;
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
@@ -11,7 +13,7 @@ const MOMENTS: &str = "2026-11-20T22:30[Europe/Berlin], 2026-11-20T21:30Z or 202
 /// # Errors
 /// What may be written instead.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
-    read(text).ok_or_else(|| format!("write {MOMENTS}"))
+    read(text).map_err(|why| format!("{why}write {MOMENTS}"))
 }
 
 /// A moment, a day on this machine's clock, from its first hour on, or how long ago it was: `10min`, `2h30min`, `7d`.
@@ -20,17 +22,30 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
 /// What may be written instead.
 pub(crate) fn past(text: &str) -> Result<Timestamp, String> {
     let ago = policy::quantity::duration(text).and_then(|ago| Timestamp::now().checked_sub(ago).ok());
-    ago.or_else(|| read(text))
-        .ok_or_else(|| format!("write how long ago, as 10min or 2h30min, or when: {MOMENTS}"))
+    let when = || {
+        let others = "write how long ago, as 10min or 2h30min, or when";
+        read(text).map_err(|why| format!("{why}{others}: {MOMENTS}"))
+    };
+    ago.map_or_else(when, Ok)
 }
 
-fn read(text: &str) -> Option<Timestamp> {
-    let zoned = || text.parse::<Zoned>().map(|zoned| zoned.timestamp());
-    let local = || {
-        let local: jiff::civil::DateTime = text.parse()?;
-        local.to_zoned(TimeZone::system()).map(|zoned| zoned.timestamp())
-    };
-    zoned().or_else(|_| text.parse::<Timestamp>()).or_else(|_: jiff::Error| local()).ok()
+/// A moment, or what is wrong with its time zone, which the clock of this machine must not take the place of.
+fn read(text: &str) -> Result<Timestamp, String> {
+    if text.contains('[') {
+        let zoned = text.parse::<Zoned>().map(|zoned| zoned.timestamp());
+        return zoned.map_err(|why| format!("{why}: "));
+    }
+    text.parse().ok().or_else(|| local(text)).ok_or_else(String::new)
+}
+
+/// A moment on this machine's clock: one that says nothing of another.
+fn local(text: &str) -> Option<Timestamp> {
+    let pieces = Pieces::parse(text).ok()?;
+    if pieces.offset().is_some() || pieces.time_zone_annotation().is_some() {
+        return None;
+    }
+    let local = pieces.date().to_datetime(pieces.time().unwrap_or(Time::midnight()));
+    local.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
 }
 
 /// A time between two moments, each of which may be missing. Both belong to it.
@@ -95,6 +110,26 @@ mod tests {
             assert_eq!(moment(text).ok(), expected.map(at), "{text:?}");
         }
         assert!(moment("2026-11-20T22:30").is_ok() && moment("2026-11-20").is_ok(), "of this machine");
+    }
+
+    /// What is written of a place or of an offset is meant: a mistake there makes no moment of this machine's clock.
+    #[test]
+    fn a_time_zone_that_is_mistyped_is_no_moment() {
+        for text in [
+            "2026-11-20T22:30[Europe/Berlinn]",
+            "2026-11-20[Europe/Berlinn]",
+            "2026-11-20T22:30+05:00[Europe/Berlin]",
+            "2026-11-20T21:30Z[Europe/Berlinn]",
+            "2026-11-20T22:30[]",
+            "2026-11-20T22:30[Europe/Berlin",
+            "2026-11-20T22:30+26:00",
+        ] {
+            for read in [moment(text), past(text)] {
+                let why = read.unwrap_err();
+                assert!(why.contains("2026-11-20T22:30[Europe/Berlin]"), "{text}: {why}");
+            }
+        }
+        assert!(moment("2026-11-20T22:30[Europe/Berlinn]").unwrap_err().contains("Europe/Berlinn"));
     }
 
     #[test]
