@@ -6,7 +6,7 @@ use crate::init::Role;
 use crate::moment::Period;
 use crate::plane::Hook;
 use crate::user_command::UserArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use jiff::Timestamp;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ use std::path::PathBuf;
   rampart drops                                show why packets were dropped
   rampart top                                  show current rates
 
-Exit status: 0 success; 1 warnings, with --strict; 2 the command or the policy is wrong; 3 this machine cannot run
-a firewall, or no firewall runs here."
+Exit status: 0 success; 1 warnings, with --strict, or an answer that is no (`list test`, `explain --packets`); 2 the
+command or the policy is wrong; 3 this machine cannot run a firewall, or no firewall runs here."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -475,7 +475,7 @@ pub(crate) struct HistoryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct HistoryFrom {
     /// Read the disk and ask no daemon: for root, also when none runs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "socket")]
     pub(crate) kept: bool,
     /// Folder in which the firewall keeps its policy and its history, if `rampart up` was given one.
     #[arg(long, value_name = "DIR", requires = "kept")]
@@ -560,8 +560,8 @@ pub(crate) struct FlowsArgs {
     /// End the flows instead of listing them.
     #[arg(long)]
     pub(crate) kill: bool,
-    /// Greatest number of flows to show.
-    #[arg(long, value_name = "N", default_value_t = FLOWS_SHOWN)]
+    /// Greatest number of flows to show. Those that --kill ends are all that the filters name.
+    #[arg(long, value_name = "N", default_value_t = FLOWS_SHOWN, conflicts_with = "kill")]
     pub(crate) limit: u64,
     /// Show all flows, however many; with --kill, end every flow.
     #[arg(long, conflicts_with = "limit")]
@@ -573,15 +573,16 @@ pub(crate) struct FlowsArgs {
 
 /// Arguments of `blocks`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("ending").args(["end", "end_all"])))]
 pub(crate) struct BlocksArgs {
     /// End the blocks of an address instead of listing all.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "end_all")]
+    #[arg(long, value_name = "ADDRESS")]
     pub(crate) end: Option<IpAddr>,
     /// End every block.
     #[arg(long)]
     pub(crate) end_all: bool,
     /// End only those of sources that came from this zone.
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_name = "ZONE", requires = "ending")]
     pub(crate) zone: Option<String>,
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
@@ -601,7 +602,7 @@ pub(crate) struct LogArgs {
     #[arg(long, conflicts_with = "follow")]
     pub(crate) audit: bool,
     /// Read the disk and ask no daemon: for root, also when none runs.
-    #[arg(long, conflicts_with = "follow")]
+    #[arg(long, conflicts_with_all = ["follow", "socket"])]
     pub(crate) kept: bool,
     /// Folder in which the firewall keeps its policy and its log, if `rampart up` was given one.
     #[arg(long, value_name = "DIR", requires = "kept")]
@@ -663,7 +664,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "ZONE", required_unless_present = "packets", conflicts_with = "packets")]
     pub(crate) from: Option<String>,
     /// Zone that the packet goes to; without it, the zone whose networks hold the destination.
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_name = "ZONE", conflicts_with = "packets")]
     pub(crate) to: Option<String>,
     /// Source address.
     #[arg(long, value_name = "ADDRESS", required_unless_present = "packets", conflicts_with = "packets")]
@@ -675,13 +676,13 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "PROTOCOL", required_unless_present = "packets", conflicts_with = "packets")]
     pub(crate) proto: Option<String>,
     /// Destination port, for tcp, udp and sctp.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", conflicts_with = "packets")]
     pub(crate) dport: Option<u16>,
     /// Source port, for tcp, udp and sctp; 49152 without it. Only rules with `source_port` ask for it.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", conflicts_with = "packets")]
     pub(crate) sport: Option<u16>,
     /// ICMP type, by name or number, and code: echo-request, 3/4.
-    #[arg(long = "type", value_name = "TYPE[/CODE]")]
+    #[arg(long = "type", value_name = "TYPE[/CODE]", conflicts_with = "packets")]
     pub(crate) icmp: Option<String>,
     /// Moment, for schedules: 2026-11-20T22:30[Europe/Berlin], 2026-11-20T21:30Z, or on this machine's clock
     /// 2026-11-20T22:30; now without it.

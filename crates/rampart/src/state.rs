@@ -22,6 +22,8 @@ const CURRENT: &str = "policy.json";
 const PREVIOUS: &str = "previous.json";
 const WAITING: &str = "unconfirmed.json";
 const DOMAINS: &str = "domains.json";
+const HISTORY: &str = "history";
+const LOG: &str = "log";
 
 /// A folder of a firewall's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +80,30 @@ impl State {
 
     /// Where policies are kept that were put in force.
     pub(crate) fn history(&self) -> Store {
-        Store::at(self.folder.join("history"))
+        Store::at(self.folder.join(HISTORY))
     }
 
     /// Where it is kept what happened.
+    /// The folder that somebody names to read what a firewall has kept there: the usual one of a namespace is empty before the first firewall, but
+    /// one that is named and holds nothing is another than was meant.
+    ///
+    /// # Errors
+    /// No firewall has kept anything there: a sentence.
+    pub(crate) fn named(folder: &Path) -> Result<Self, String> {
+        let state = Self::at(folder);
+        let is_away = |path: &Path| matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound);
+        let kept = [CURRENT, WAITING, HISTORY, LOG].map(|name| folder.join(name));
+        if kept.iter().all(|path| is_away(path)) {
+            return Err(format!(
+                "no firewall has kept anything in {}: name the folder that `rampart up --state` was given",
+                folder.display()
+            ));
+        }
+        Ok(state)
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
-        self.folder.join("log")
+        self.folder.join(LOG)
     }
 
     /// What a daemon knew of domains, if that can be read. What cannot is asked for again.

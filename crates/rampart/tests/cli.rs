@@ -208,6 +208,30 @@ fn arguments_that_make_no_sense_are_refused() {
             "--at noon: write 2026-11-20T22:30[",
         ),
         (vec!["log", "--follow", "--until", "1h"], "cannot be used with"),
+        // What a command would take no notice of.
+        (vec!["flows", "dport=22", "--kill", "--limit", "5"], "cannot be used with"),
+        (vec!["blocks", "--zone", "outside"], "required arguments were not provided"),
+        (vec!["blocks", "--end", "192.0.2.1", "--end-all"], "cannot be used with"),
+        (vec!["log", "--kept", "--socket", "x"], "cannot be used with"),
+        (vec!["history", "--kept", "--socket", "x"], "cannot be used with"),
+        (vec!["diff", "--kept", "--socket", "x"], "cannot be used with"),
+        (vec!["explain", &home, "--packets", "-", "--to", "outside"], "cannot be used with"),
+        (vec!["explain", &home, "--packets", "-", "--dport", "22"], "cannot be used with"),
+        (vec!["explain", &home, "--packets", "-", "--sport", "22"], "cannot be used with"),
+        (vec!["explain", &home, "--packets", "-", "--type", "3"], "cannot be used with"),
+        (vec!["log", "--kept", "--state", "/nonexistent"], "no firewall has kept anything in /nonexistent"),
+        (vec!["log", "--audit", "--kept", "--state", "/proc"], "no firewall has kept anything in /proc"),
+        (vec!["history", "--kept", "--state", "/nonexistent"], "name the folder that `rampart up --state`"),
+        (vec!["export", "--kept", "--state", "/nonexistent"], "no firewall has kept anything in /nonexistent"),
+        // A mistyped zone is no moment of this machine's clock.
+        (vec!["log", "--since", "2026-11-20T22:30[Europe/Berlinn]"], "Europe/Berlinn"),
+        (
+            "explain --from inside --src 192.0.2.1 --dst 192.0.2.2 --proto tcp --dport 80 --at 2026-11-20T22:30[Europe/Berlinn]"
+                .split(' ')
+                .chain([home.as_str()])
+                .collect(),
+            "Europe/Berlinn",
+        ),
         (vec!["sessions", "--kill"], "--kill without a filter ends every flow"),
     ] {
         let run = rampart(&args);

@@ -100,7 +100,7 @@ impl From {
             return Ok(Self::Daemon(Client::new(args.socket.as_deref())?));
         }
         let state = match &args.state {
-            Some(folder) => State::at(folder),
+            Some(folder) => State::named(folder).map_err(Failure::Wrong)?,
             None => State::usual(
                 &Namespace::current()
                     .map_err(|e| Failure::Machine(format!("cannot find out the network namespace: {e}")))?

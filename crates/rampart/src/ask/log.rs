@@ -132,9 +132,11 @@ fn folder(args: &LogArgs) -> Result<PathBuf, Failure> {
         Namespace::current()
             .map_err(|e| Failure::Machine(format!("cannot find out the network namespace: {e}")))
     };
-    let state =
-        args.state.as_deref().map_or_else(|| Ok(State::usual(&namespace()?.name)), |dir| Ok(State::at(dir)));
-    state.map(|state: State| state.log())
+    let state = match &args.state {
+        Some(folder) => State::named(folder).map_err(Failure::Wrong)?,
+        None => State::usual(&namespace()?.name),
+    };
+    Ok(state.log())
 }
 
 fn unreadable(error: std::io::Error) -> Failure {

@@ -126,7 +126,9 @@ impl Running {
     /// A command as a user types it: its exit status, and what it prints.
     fn command(&self, words: &str) -> (u8, String) {
         let socket = self.instance.socket.display().to_string();
-        let words = std::iter::once("rampart").chain(words.split_whitespace()).chain(["--socket", &socket]);
+        // Who reads the disk asks no daemon.
+        let asked: &[&str] = if words.contains("--kept") { &[] } else { &["--socket", &socket] };
+        let words = std::iter::once("rampart").chain(words.split_whitespace()).chain(asked.iter().copied());
         let cli = Cli::try_parse_from(words).unwrap();
         let mut out = Vec::new();
         let done = match &cli.command {
