@@ -120,6 +120,23 @@ fn folder_of(path: &Path) -> Result<PathBuf, ReportError> {
     if is_of_a_run { Ok(folder.to_owned()) } else { Err(ReportError::NoFolder(path.to_owned())) }
 }
 
+/// Results that were written, or the journal where that has more of the same run: somebody had the report of a run written while it went on, and
+/// then it was cut short.
+fn whole(written: Results, path: PathBuf, dir: &Path) -> (Results, PathBuf) {
+    if written.complete {
+        return (written, path);
+    }
+    match journal::read(dir) {
+        Ok(read)
+            if (&read.suite, &read.started) == (&written.suite, &written.started)
+                && read.points.len() > written.points.len() =>
+        {
+            (read, dir.join(journal::FILE_NAME))
+        }
+        _ => (written, path),
+    }
+}
+
 /// Reads a run's folder: `results.json`, or what its journal `points.jsonl` holds when the run did not finish.
 ///
 /// # Errors
@@ -129,7 +146,7 @@ pub fn load(dir: &Path) -> Result<Results, ReportError> {
     let path = dir.join(Format::Json.file_name());
     let (read, path) =
         match whole_file(&path).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other)) {
-            Ok(text) => (json::from_str(&text, &path)?, path),
+            Ok(text) => whole(json::from_str(&text, &path)?, path, dir),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => match journal::read(dir) {
                 Err(ReportError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                     return Err(ReportError::NoResults(dir.into()));

@@ -104,6 +104,39 @@ fn a_journal_reads_back_as_a_run_that_did_not_finish() {
     assert_eq!(Results { complete: true, ..read }, expected);
 }
 
+/// Who has the report of a run written while it goes on, and again after it was cut short, sees all that was measured.
+#[test]
+fn a_report_that_was_written_early_hides_nothing_that_was_measured_later() {
+    let all = sample::rfc2544();
+    let early = |points: usize, complete: bool, started: &str| {
+        let mut results = all.clone();
+        (results.complete, results.started) = (complete, started.to_owned());
+        results.points.truncate(points);
+        results
+    };
+    let (few, many) = (2, all.points.len());
+    assert!(few < many);
+    // What was written, and how many points are read where the journal has all.
+    for (what, written, expected) in [
+        ("early", early(few, false, &all.started), many),
+        ("at its end, by Ctrl-C", early(many, false, &all.started), many),
+        ("as a whole", early(few, true, &all.started), few),
+        ("of another run", early(few, false, "2001-01-01T00:00:00Z"), few),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        journal_of(dir.path(), &all);
+        write_all(dir.path(), &written, &Extras::default()).unwrap();
+        let read = load(dir.path()).unwrap();
+        assert_eq!(read.points.len(), expected, "{what}");
+        if expected == written.points.len() {
+            assert_eq!(read, written, "{what}");
+        }
+        // The report is written again of what was read.
+        write_all(dir.path(), &read, &Extras::default()).unwrap();
+        assert_eq!(load(dir.path()).unwrap().points.len(), expected, "{what}, again");
+    }
+}
+
 #[test]
 fn a_journal_cut_off_anywhere_keeps_every_whole_point() {
     let mut results = sample::demo();
