@@ -49,6 +49,8 @@ fn history_keeps_runs_and_follows_their_points() {
         (vec!["import", "/nowhere"], 2, &["/nowhere holds no results"]),
         (vec!["import", out, OLD], 0, &["run-01: kept as run 1", "run-10: kept as run 10", "kept as run 11"]),
         (vec!["import", OLD], 0, &["was kept before, as run 11"]),
+        (vec!["import", OLD, "--json"], 0, &["\"outcome\": \"known\"", "\"run\": 11"]),
+        (vec!["import", "/nowhere", "--json"], 2, &["\"outcome\": \"refused\"", "holds no results"]),
         (vec!["list"], 0, &["2026-11-10T08:00:00Z", "demo", "quick"]),
         (vec!["list", "--suite", "rfc2544", "--json"], 0, &["\"runs\": []"]),
         (
@@ -58,7 +60,7 @@ fn history_keeps_runs_and_follows_their_points() {
         ),
         (vec!["show", "3", "--json"], 0, &["\"versions\"", "\"rounds\""]),
         (vec!["show", "99"], 2, &["there is no run 99"]),
-        (vec!["forget", "11"], 0, &[]),
+        (vec!["forget", "11", "--json"], 0, &["\"forgotten\": 11"]),
         (vec!["forget", "11"], 2, &["there is no run 11"]),
         (
             with(&[]),
@@ -84,6 +86,36 @@ fn history_keeps_runs_and_follows_their_points() {
     std::fs::write(&file, "not a database at all, and long enough to be one: ".repeat(40)).unwrap();
     check(&["list"], &history(&file, &["list"]), 2, &["is damaged or no SQLite database", "move it away"]);
     check(&["list"], &history(Path::new("off"), &["list"]), 2, &["the history is off"]);
+}
+
+/// Whoever asks for JSON has it on standard output, and nothing else.
+#[test]
+fn what_is_printed_as_json_is_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("history.sqlite"), dir.path().join("out"));
+    folders(&out);
+    let run = out.join("run-01").to_str().unwrap().to_owned();
+    let out = out.to_str().unwrap().to_owned();
+    let rows: &[&[&str]] = &[
+        &["history", "import", &out],
+        &["history", "list"],
+        &["history", "show", "1"],
+        &["history", "trend"],
+        &["history", "overlay", "1", "2"],
+        &["history", "forget", "1"],
+        &["report", &run],
+        &["compare", &run, &run],
+        &["list"],
+        &["run", "demo", "--dry-run"],
+    ];
+    for arguments in rows {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        command.args(*arguments).arg("--json").env("RAMPART_BENCH_HISTORY", &file);
+        let output = command.output().unwrap();
+        check(arguments, &output, 0, &[]);
+        let json = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        assert!(json.is_ok(), "{arguments:?}: {json:?}");
+    }
 }
 
 /// The pages as a program serves them, until it is asked to end.

@@ -95,6 +95,11 @@ fn commands_end_with_the_right_status_and_words() {
         (&["compare", "/nowhere", "/nowhere"], 2, &["/nowhere"]),
         (&["compare", "/nowhere", "/nowhere", "--fail-if", "throughput <"], 2, &["--fail-if", "column"]),
         (&["calibrate", "--rounds", "0"], 2, &["at least one round"]),
+        (&["serve", "--json"], 2, &["`rampart-bench serve` prints no JSON: leave --json out"]),
+        (&["otg", "--json"], 2, &["`rampart-bench otg` prints no JSON"]),
+        (&["completion", "bash", "--json"], 2, &["`rampart-bench completion` prints no JSON"]),
+        (&["man", "/nonexistent/man", "--json"], 2, &["`rampart-bench man` prints no JSON"]),
+        (&["report", "/nowhere", "--json", "--format", "csv"], 2, &["cannot be used with"]),
     ];
     for (arguments, status, said) in rows {
         check(arguments, &bench(arguments), *status, said);

@@ -49,7 +49,7 @@ pub(crate) enum Command {
         /// The run's folder.
         dir: PathBuf,
         /// Print one format on standard output instead of writing all of them into the folder.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "json")]
         format: Option<FormatName>,
     },
     /// Put runs side by side: the first is what the others are compared with.

@@ -71,9 +71,14 @@ pub(crate) fn history(args: &HistoryArgs, json: bool) -> Result<(), Failure> {
             let mut store = Store::write(&place)?;
             let all: Vec<Imported> =
                 folders.iter().flat_map(|folder| import::import(&mut store, folder)).collect();
-            return imported(&all);
+            return imported(&all, json);
         }
-        HistoryCommand::Forget { id } => Store::write(&place)?.forget(*id)?,
+        HistoryCommand::Forget { id } => {
+            Store::write(&place)?.forget(*id)?;
+            if json {
+                return output::out_json(&serde_json::json!({ "forgotten": id }));
+            }
+        }
         HistoryCommand::Trend(args) => return trend(args, &Store::read(&place)?, json),
         HistoryCommand::Overlay { ids, points } => {
             let options = options(None, points)?;
@@ -111,22 +116,51 @@ fn shown<T: Serialize + ?Sized>(
     Ok(())
 }
 
-/// Says what became of each folder; one that could not be taken ends the command with status 2, when the others are in.
-fn imported(all: &[Imported]) -> Result<(), Failure> {
-    let mut wrong = Vec::new();
-    for one in all {
-        let folder = one.folder.display();
-        match &one.kept {
-            Ok(Kept::New(id)) => output::out(&format!("{folder}: kept as run {id}\n")),
-            Ok(Kept::Known(id)) => output::out(&format!("{folder}: was kept before, as run {id}\n")),
-            Ok(Kept::Completed(id)) => {
-                output::out(&format!("{folder}: more of run {id}, which was cut short\n"))
-            }
-            // What is wrong with the file of the runs is wrong for every folder.
-            Err(error) if error.is_machine() => return Err(Failure::Machine(error.to_string())),
-            Err(error) => wrong.push(error.to_string()),
-        }
+/// What became of a folder, as `--json` shows it.
+#[derive(Serialize)]
+struct ImportedRow<'a> {
+    folder: &'a Path,
+    run: Option<i64>,
+    /// `new`, `known` or `completed`; `refused` where there is no run.
+    outcome: &'static str,
+    error: Option<String>,
+}
+
+impl<'a> ImportedRow<'a> {
+    fn of(one: &'a Imported) -> Self {
+        let (run, outcome, error) = match &one.kept {
+            Ok(Kept::New(id)) => (Some(*id), "new", None),
+            Ok(Kept::Known(id)) => (Some(*id), "known", None),
+            Ok(Kept::Completed(id)) => (Some(*id), "completed", None),
+            Err(error) => (None, "refused", Some(error.to_string())),
+        };
+        Self { folder: &one.folder, run, outcome, error }
     }
+
+    fn line(&self) -> Option<String> {
+        let (folder, id) = (self.folder.display(), self.run?);
+        Some(match self.outcome {
+            "new" => format!("{folder}: kept as run {id}\n"),
+            "known" => format!("{folder}: was kept before, as run {id}\n"),
+            _ => format!("{folder}: more of run {id}, which was cut short\n"),
+        })
+    }
+}
+
+/// Says what became of each folder; one that could not be taken ends the command with status 2, when the others are in.
+fn imported(all: &[Imported], json: bool) -> Result<(), Failure> {
+    let rows: Vec<ImportedRow<'_>> = all.iter().map(ImportedRow::of).collect();
+    if json {
+        output::out_json(&rows)?;
+    } else {
+        rows.iter().filter_map(ImportedRow::line).for_each(|line| output::out(&line));
+    }
+    let errors = || all.iter().filter_map(|one| one.kept.as_ref().err());
+    // What is wrong with the file of the runs is wrong for every folder.
+    if let Some(error) = errors().find(|error| error.is_machine()) {
+        return Err(Failure::Machine(error.to_string()));
+    }
+    let wrong: Vec<String> = errors().map(ToString::to_string).collect();
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Wrong(wrong.join("\n"))) }
 }
 

@@ -43,12 +43,15 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    if let Some(command) = without_json(&cli.command).filter(|_| cli.json) {
+        return Err(Failure::Wrong(format!("`rampart-bench {command}` prints no JSON: leave --json out")));
+    }
     match &cli.command {
         Command::Doctor => doctor::doctor(cli.json),
         Command::List { what } => list::list(*what, cli.json),
         Command::Run(args) => run::run(args, cli.json),
         Command::Calibrate(args) => calibrate::calibrate(args, cli.json, &Interrupt::install()?),
-        Command::Report { dir, format } => reports::report(dir, *format),
+        Command::Report { dir, format } => reports::report(dir, *format, cli.json),
         Command::Compare { runs, reference, fail_if } => {
             reports::compare(runs, reference.as_deref(), fail_if.as_deref(), cli.json)
         }
@@ -63,6 +66,17 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             Ok(())
         }
         Command::Man { dir } => manual::write(Cli::command(), dir),
+    }
+}
+
+/// The commands that have nothing to say as JSON. To ignore the option would hand a program what it cannot read.
+const fn without_json(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Serve(_) => Some("serve"),
+        Command::Otg(_) => Some("otg"),
+        Command::Completion { .. } => Some("completion"),
+        Command::Man { .. } => Some("man"),
+        _ => None,
     }
 }
 

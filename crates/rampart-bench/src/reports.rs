@@ -9,7 +9,7 @@ use report::{Extras, Format};
 use std::path::{Path, PathBuf};
 
 /// `report DIR`.
-pub(crate) fn report(dir: &Path, format: Option<FormatName>) -> Result<(), Failure> {
+pub(crate) fn report(dir: &Path, format: Option<FormatName>, json: bool) -> Result<(), Failure> {
     let results = report::load(dir)?;
     let extras = Extras::of_results(&results);
     match format {
@@ -18,7 +18,11 @@ pub(crate) fn report(dir: &Path, format: Option<FormatName>) -> Result<(), Failu
         }
         Some(format) => output::out_bytes(report::render(&results, named(format), &extras)?.as_bytes()),
         None => {
-            for path in report::write_all(dir, &results, &extras)? {
+            let written = report::write_all(dir, &results, &extras)?;
+            if json {
+                return output::out_json(&serde_json::json!({ "files": written }));
+            }
+            for path in written {
                 output::out(&format!("{}\n", path.display()));
             }
         }

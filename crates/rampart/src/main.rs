@@ -69,11 +69,14 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let json = cli.json;
+    if let Some(command) = without_json(&cli.command).filter(|_| json) {
+        return Err(Failure::Wrong(format!("`rampart {command}` prints no JSON: leave --json out")));
+    }
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, json),
         Command::List(command) => return list_command::run(command, json),
         Command::Import(args) => return import::run(args, json),
-        Command::Init(args) => return init::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Init(args) => return init::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => return explain::run(args, json),
         Command::Agent(args) => return fleet_command::agent(args),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
@@ -116,6 +119,15 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     };
     output::print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands that have nothing to say as JSON. To ignore the option would hand a program what it cannot read.
+const fn without_json(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Man { .. } => Some("man"),
+        Command::Completion { .. } => Some("completion"),
+        _ => None,
+    }
 }
 
 /// Reads and checks a policy's file.

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &UserArgs, json: bool) -> Result<String, Failure> {
         }),
     };
     done.map_err(failed)?;
-    Ok(String::new())
+    Ok(if json { format!("{:#}\n", json!({ "ok": true })) } else { String::new() })
 }
 
 fn add(file: &UserFile<User>, name: &str, groups: &[String]) -> Result<Result<(), UsersError>, Failure> {

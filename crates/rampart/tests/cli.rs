@@ -239,6 +239,48 @@ fn arguments_that_make_no_sense_are_refused() {
     }
 }
 
+/// Whoever asks for JSON gets JSON, or is told that there is none.
+#[test]
+fn json_is_printed_or_refused_and_never_left_out() {
+    let users = Scratch::new("users.json", b"");
+    std::fs::remove_file(&users.0).unwrap();
+    let file = users.path();
+    let packet: Vec<&str> =
+        "--from inside --src 192.168.1.9 --dst 192.0.2.1 --proto tcp --dport 443".split(' ').collect();
+    let (home, list) = (example("home.toml"), Scratch::new("json.txt", b"192.0.2.1\n"));
+    let rules =
+        Scratch::new("json.nft", b"table inet f { chain i { type filter hook input priority 0; } }\n");
+    let rows: Vec<(Vec<&str>, i32)> = vec![
+        (vec!["check", &home], 0),
+        ([vec!["explain", &home], packet.clone()].concat(), 0),
+        ([vec!["explain", &home, "--brief"], packet].concat(), 0),
+        (vec!["list", "test", list.0.to_str().unwrap(), "192.0.2.1"], 0),
+        (vec!["import", "nft", rules.0.to_str().unwrap()], 0),
+        (vec!["openapi"], 0),
+        (vec!["user", "list", "--file", &file], 0),
+        (vec!["user", "add", "anna", "--file", &file], 0),
+        (vec!["user", "list", "--file", &file], 0),
+        (vec!["user", "groups", "anna", "sales", "--file", &file], 0),
+        (vec!["user", "remove", "anna", "--file", &file], 0),
+        (vec!["user", "remove", "anna", "--file", &file], 2),
+        (vec!["init", "--role", "office-dmz", "--wan", "nonexistent"], 2),
+        (vec!["completion", "bash"], 2),
+        (vec!["man", "/nonexistent/man"], 2),
+    ];
+    let password = Scratch::new("password", b"a long password");
+    for (words, status) in rows {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart"));
+        command.args(&words).arg("--json").stdin(std::fs::File::open(&password.0).unwrap());
+        let done = command.output().unwrap();
+        let json: Result<serde_json::Value, _> = serde_json::from_slice(&done.stdout);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(status), "{words:?}: {json:?} {said}");
+        let json = json.unwrap_or_else(|error| panic!("{words:?}: {error}: {said}"));
+        assert_eq!(status == 0, json["ok"] != false, "{words:?}: {json}");
+    }
+    let _ = std::fs::remove_file(&users.0);
+}
+
 #[test]
 fn up_reports_errors_of_the_policy_before_anything_else() {
     let file = Scratch::new("up.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());

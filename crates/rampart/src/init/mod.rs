@@ -7,9 +7,11 @@ mod text;
 
 use crate::cli::InitArgs;
 use crate::failure::Failure;
+use crate::output::{outln, say};
 use crate::whole_file;
 use machine::Machine;
 use policy::Policy;
+use serde_json::json;
 use std::io::{self, ErrorKind, IsTerminal as _};
 use std::path::Path;
 
@@ -36,7 +38,7 @@ struct Plan {
     dmz: Vec<String>,
 }
 
-pub(crate) fn run(args: &InitArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &InitArgs, json: bool) -> Result<(), Failure> {
     let machine =
         Machine::look().map_err(|error| Failure::Machine(format!("cannot look at this machine: {error}")))?;
     let interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -49,12 +51,17 @@ pub(crate) fn run(args: &InitArgs) -> Result<(), Failure> {
     let name = args.output.as_ref().map_or_else(|| "policy".to_owned(), |path| path.display().to_string());
     // What it writes is right, or the mistake is ours and nothing is written.
     Policy::parse(&name, &policy).map_err(|problems| Failure::Problems(Box::new(problems)))?;
+    if let Some(path) = &args.output {
+        write(path, &policy, args.force)?;
+    }
     match &args.output {
-        None => crate::output::print(&policy),
-        Some(path) => {
-            write(path, &policy, args.force)?;
-            say_what_is_next(path, &machine);
+        _ if json => {
+            let file = args.output.as_deref();
+            let notes = &machine.notes;
+            outln!("{:#}", json!({ "ok": true, "file": file, "policy": policy, "notes": notes }));
         }
+        None => crate::output::print(&policy),
+        Some(path) => say_what_is_next(path, &machine),
     }
     Ok(())
 }
@@ -76,14 +83,15 @@ fn write(path: &Path, policy: &str, force: bool) -> Result<(), Failure> {
         .map_err(|error| if error.kind() == ErrorKind::AlreadyExists { exists() } else { cannot(error) })
 }
 
-#[expect(clippy::print_stderr, reason = "standard output is for policies")]
 fn say_what_is_next(path: &Path, machine: &Machine) {
     let path = path.display();
-    eprintln!("{path} is written. Read it, and then");
-    eprintln!("  rampart apply {path} --confirm 60 && rampart confirm    where the firewall runs already");
-    eprintln!("  rampart up {path}                                       where it does not");
+    say(format_args!("{path} is written. Read it, and then"));
+    say(format_args!(
+        "  rampart apply {path} --confirm 60 && rampart confirm    where the firewall runs already"
+    ));
+    say(format_args!("  rampart up {path}                                       where it does not"));
     for note in &machine.notes {
-        eprintln!("note: {note}");
+        say(format_args!("note: {note}"));
     }
 }
 
