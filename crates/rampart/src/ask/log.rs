@@ -3,15 +3,17 @@
 use super::flows::end;
 use super::shown;
 use super::wanted::{Wanted, newest};
-use crate::api::{Actor, AuditRecord, AuditTrail, Event, EventDetails, Events, Operation, ScanCount};
+use crate::api::{Actor, AuditRecord, AuditTrail, Event, EventDetails, Events, Operation, ScanCount, Status};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
 use crate::daemon::recorder;
 use crate::failure::Failure;
 use crate::moment::Clock;
+use crate::output;
 use crate::state::State;
 use crate::table::alert_words;
 use crate::table::{grouped, span};
+use jiff::Timestamp;
 use rampart_client::Client;
 use rampart_client::socket::Namespace;
 use std::io::Write;
@@ -49,12 +51,23 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         Ok(client.ask(Operation::Log, &query)?)
     };
     let mut events = ask(&[("limit", looked_at)])?;
+    let gone = before_memory(&client, args.since, &events)?.map(|begins| {
+        let begins = clock.shown(begins);
+        format!("the events in memory begin at {begins}: --kept shows older ones from the disk")
+    });
     wanted.keep(&mut events.events, args.limit());
+    if let (Some(gone), true) = (&gone, json) {
+        output::say(format_args!("rampart: {gone}"));
+    }
+    let gone = gone.filter(|_| !json).map(|gone| gone + "\n").unwrap_or_default();
     if !args.follow {
+        let text =
+            shown(&events, json, |events| gone.clone() + &text(events, &wanted, &clock, !gone.is_empty()))?;
         // A reader that went away is no fault of ours.
-        let _ = out.write_all(shown(&events, json, |events| text(events, &wanted, &clock))?.as_bytes());
+        let _ = out.write_all(text.as_bytes());
         return Ok(());
     }
+    let _ = out.write_all(gone.as_bytes());
     let (mut suppressed, mut is_all_read) = (events.suppressed, true);
     loop {
         let text = lines(&events, &clock, json, events.suppressed.saturating_sub(suppressed))?;
@@ -69,6 +82,22 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         is_all_read = (events.events.len() as u64) < AT_ONCE;
         wanted.keep(&mut events.events, u64::MAX);
     }
+}
+
+/// When the events in memory begin, if that is after the time from which on somebody asks for them: earlier ones were evicted, or an earlier
+/// daemon recorded them. `events` has all that are in memory.
+fn before_memory(
+    client: &Client,
+    since: Option<Timestamp>,
+    events: &Events,
+) -> Result<Option<Timestamp>, Failure> {
+    let Some(since) = since else { return Ok(None) };
+    let begins = match events.events.first() {
+        Some(oldest) if oldest.number > 1 => oldest.at,
+        // None was evicted yet.
+        _ => client.ask::<Status>(Operation::Status, &[])?.since,
+    };
+    Ok((since < begins).then_some(begins))
 }
 
 /// The audit trail, from the daemon or from the disk.
@@ -170,9 +199,11 @@ fn lines(events: &Events, clock: &Clock, json: bool, suppressed: u64) -> Result<
     events.events.iter().map(line).collect()
 }
 
-fn text(events: &Events, wanted: &Wanted, clock: &Clock) -> String {
+/// `is_said`: that older events are elsewhere stands above already.
+fn text(events: &Events, wanted: &Wanted, clock: &Clock, is_said: bool) -> String {
     match lines_of(events, clock, events.suppressed) {
         nothing if nothing.is_empty() && wanted.is_all() => "the event log is empty\n".to_owned(),
+        nothing if nothing.is_empty() && is_said => "no such events are in memory\n".to_owned(),
         nothing if nothing.is_empty() => {
             "no such events are in memory: --kept looks for older ones on the disk\n".to_owned()
         }

@@ -272,6 +272,14 @@ fn commands_say_what_they_should_and_end_as_they_should() {
         ("log event=denied".into(), 2, vec!["rampart: event=denied: event takes opened, refused".into()]),
         ("log --limit 1 --json".into(), 0, vec!["\"next\": 3,".into(), "\"event\": \"closed\"".into()]),
         ("log --since 1h event=opened".into(), 0, vec!["Z opened   web".into()]),
+        (
+            "log --since 2000-01-01T00:00Z event=opened".into(),
+            0,
+            vec![
+                "the events in memory begin at 2026-11-20T10:00:00.000Z: --kept shows older ones from the disk\n7 events".into(),
+                "Z opened   web".into(),
+            ],
+        ),
         ("log --until 1h --json".into(), 0, vec!["\"events\": []".into(), "\"next\": 3,".into()]),
         ("log --audit --until 2000-01-01T00:00Z".into(), 0, vec!["nobody changed the firewall then\n".into()]),
         ("flows --limit 1".into(), 0, vec!["3 flows, 2 of them not shown: --all".into()]),

@@ -191,3 +191,37 @@ fn a_disk_that_cannot_be_written_is_a_trouble_and_holds_no_change() {
     assert_eq!(kept.iter().map(|record| record.event.as_str()).collect::<Vec<_>>(), ["applied"]);
     assert!(running.log().contains("over: what happens"), "{}", running.log());
 }
+
+/// Who asks for a time learns where memory ends: what was before that is on the disk, and would be missing without a word.
+#[test]
+fn who_asks_for_a_time_that_memory_has_not_is_told() {
+    let running = Running::new();
+    filled(&running);
+    running.daemon.take_events(running.at(60));
+    let said = |since: &str| {
+        let (status, text) = running.command(&format!("log --since {since} dport=443"));
+        assert_eq!(status, 0, "{text}");
+        text.lines().find(|line| line.contains("in memory")).map(str::to_owned)
+    };
+    // Of three events each is there, so memory is whole since the daemon began.
+    let begins =
+        "the events in memory begin at 2026-11-20T10:00:00.000Z: --kept shows older ones from the disk";
+    for (since, expected) in [
+        ("2026-11-20T09:59:59Z", Some(begins)),
+        ("2026-11-20T10:00:00Z", None),
+        ("2026-11-20T10:00:30Z", None),
+    ] {
+        assert_eq!(said(since).as_deref(), expected, "{since}");
+    }
+    // So many that the first are evicted: memory begins with the oldest that is left.
+    let many = vec![(Duration::ZERO, Recorded::Event(details("web"))); 16_384];
+    running.plane.inside().recorded = many.into_iter().collect();
+    running.daemon.take_events(running.at(120));
+    let begins =
+        "the events in memory begin at 2026-11-20T10:02:00.000Z: --kept shows older ones from the disk";
+    for (since, expected) in [("2026-11-20T10:01:00Z", Some(begins)), ("2026-11-20T10:02:00Z", None)] {
+        assert_eq!(said(since).as_deref(), expected, "{since}");
+    }
+    let (_, text) = running.command("log --since 2026-11-20T10:01:00Z --json");
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+}
