@@ -256,6 +256,24 @@ fn a_quota_that_the_bench_cannot_live_with_is_status_3() {
     std::fs::remove_dir(&group).unwrap();
 }
 
+/// Before it waits for others, and whether or not it could measure: his folder is the user's to mend.
+#[test]
+fn a_folder_that_cannot_be_a_runs_is_refused_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (taken, file) = (dir.path().join("taken"), write(dir.path(), "file", ""));
+    std::fs::create_dir(&taken).unwrap();
+    write(&taken, "points.jsonl", "");
+    let suite = write(dir.path(), "mine.toml", SUITE);
+    // Another run goes on: this test, which ends none.
+    let _held = testbed::machine_lock::MachineLock::take("a test").unwrap();
+    for (out, said) in [(taken.to_str().unwrap(), "holds a run already"), (file.as_str(), "is no folder")] {
+        let arguments = ["run", suite.as_str(), "--out", out];
+        let mut timed = Command::new("timeout");
+        timed.arg("60").arg(env!("CARGO_BIN_EXE_rampart-bench")).args(arguments);
+        check(&arguments, &timed.env("RAMPART_BENCH_HISTORY", "off").output().unwrap(), 2, &[said]);
+    }
+}
+
 /// Needs root, to become somebody who is not.
 #[test]
 fn without_root_the_bench_says_so() {

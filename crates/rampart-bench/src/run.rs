@@ -50,6 +50,9 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     if args.dry_run {
         return dry_run::show(&plan, json);
     }
+    // Whoever waits for another run to end is not to hear only then that his folder is taken.
+    args.out.as_deref().map_or(Ok(()), check_free)?;
+    let extras = output::extras(&suite)?;
     check_needs(&plan)?;
     check_own_stacks(&plan, args)?;
     check_root()?;
@@ -61,7 +64,6 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     }
     let between = named.map(|named| named.checked(&plan, args.force)).transpose()?;
     let dir = folder(args, &suite.name)?;
-    let extras = output::extras(&suite)?;
     let keeper = Keeper::find(args.file.history.as_deref());
     let mut run = Run::begin(args, &suite, &plan, &dir, between, interrupt)?;
     keeper.begin(&dir, &run.results, plan.cells.len(), plan.typical_seconds());
@@ -264,13 +266,20 @@ fn folder(args: &RunArgs, suite: &str) -> Result<PathBuf, Failure> {
     let dir = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(format!("{suite}-{stamp}")));
     let wrong = |e: std::io::Error| Failure::Wrong(format!("cannot make the folder {}: {e}", dir.display()));
     std::fs::create_dir_all(&dir).map_err(wrong)?;
-    if dir.join("points.jsonl").exists() || dir.join("results.json").exists() {
-        return Err(Failure::Wrong(format!(
-            "{} holds a run already: choose another folder with --out, or remove it",
-            dir.display()
-        )));
-    }
+    check_free(&dir)?;
     Ok(dir)
+}
+
+/// Whether a folder holds no run, and can be one.
+fn check_free(dir: &Path) -> Result<(), Failure> {
+    let wrong = |why: &str| Err(Failure::Wrong(format!("{} {why}", dir.display())));
+    if dir.exists() && !dir.is_dir() {
+        return wrong("is no folder: name one with --out that is there, or that can be made");
+    }
+    if dir.join("points.jsonl").exists() || dir.join("results.json").exists() {
+        return wrong("holds a run already: choose another folder with --out, or remove it");
+    }
+    Ok(())
 }
 
 /// A run under way.
