@@ -51,7 +51,7 @@ pub(crate) fn choose(
         match from_kept(kept).and_then(|policy| usable(&policy).map(|()| policy)) {
             Ok(policy) => {
                 notes.extend(failure.map(|(file, why)| instead(&file, &why, kept)));
-                return Ok(chosen(policy, PathBuf::from(&kept.file), found, notes));
+                return Ok(chosen(policy, kept.path(), found, notes));
             }
             Err(why) => failure = failure.or(Some((kept.file.clone(), why))),
         }
@@ -260,6 +260,17 @@ mod tests {
                 (Err(why), Err(words)) => assert!(why.to_string().contains(words), "{what}: {why}"),
                 (other, _) => panic!("{what}: {other:?}"),
             }
+        }
+        // After a boot the daemon stands in another folder than whoever named the file did.
+        for (file, folder, expected) in [
+            ("p.toml", Some("/etc/edge"), "/etc/edge/p.toml"),
+            ("edge/p.toml", Some("/etc/edge"), "/etc/edge/p.toml"),
+            ("/etc/edge/p.toml", Some("/etc/edge"), "/etc/edge/p.toml"),
+            ("p.toml", None, "p.toml"),
+        ] {
+            let kept = Kept { folder: folder.map(PathBuf::from), ..kept(file, GOOD) };
+            let found = Found { policies: vec![kept], ..Found::default() };
+            assert_eq!(choose(None, &found, &none, usable).unwrap().file, Path::new(expected), "{file}");
         }
         let waiting = Some(Waiting { file: "new.toml".to_owned(), applied_at: at });
         let found = Found { policies: vec![k_good.clone()], waiting, broken: vec!["x is broken".to_owned()] };

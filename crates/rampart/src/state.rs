@@ -43,6 +43,17 @@ pub(crate) struct Kept {
     pub(crate) applied_at: Timestamp,
 }
 
+impl Kept {
+    /// Its file, wherever the daemon stands: another one than that in which it was named, after a boot.
+    pub(crate) fn path(&self) -> PathBuf {
+        let file = Path::new(&self.file);
+        match (&self.folder, file.file_name()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            _ => file.to_owned(),
+        }
+    }
+}
+
 /// A policy that waits to be confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waiting {
@@ -73,17 +84,6 @@ impl State {
         Self { folder: folder.to_owned() }
     }
 
-    /// Where copies of lists are kept.
-    pub(crate) fn lists(&self) -> PathBuf {
-        self.folder.join("lists")
-    }
-
-    /// Where policies are kept that were put in force.
-    pub(crate) fn history(&self) -> Store {
-        Store::at(self.folder.join(HISTORY))
-    }
-
-    /// Where it is kept what happened.
     /// The folder that somebody names to read what a firewall has kept there: the usual one of a namespace is empty before the first firewall, but
     /// one that is named and holds nothing is another than was meant.
     ///
@@ -102,6 +102,17 @@ impl State {
         Ok(state)
     }
 
+    /// Where copies of lists are kept.
+    pub(crate) fn lists(&self) -> PathBuf {
+        self.folder.join("lists")
+    }
+
+    /// Where policies are kept that were put in force.
+    pub(crate) fn history(&self) -> Store {
+        Store::at(self.folder.join(HISTORY))
+    }
+
+    /// Where it is kept what happened.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join(LOG)
     }
