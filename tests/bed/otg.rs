@@ -234,6 +234,17 @@ fn flows_run_until_they_are_stopped_or_their_time_is_over() {
     );
 
     let two = config(&[flow("fixed", ["b", "a"], Some(300)), flow("endless", ["a", "b"], None)]);
+    // A flow without metrics is there, and has none.
+    let mut quiet = two.clone();
+    quiet["flows"][1]["metrics"] = json!({ "enable": false });
+    assert_eq!(otg.ask("POST", "/config", &quiet).0, 200);
+    for (name, said) in [
+        ("endless", "flow.flow_names[1]: `endless` has no metrics: set metrics.enable of the flow"),
+        ("other", "flow.flow_names[1]: the configuration has none called `other`"),
+    ] {
+        let asked = json!({ "choice": "flow", "flow": { "flow_names": ["fixed", name] } });
+        is_refused(otg.ask("POST", "/monitor/metrics", &asked), said);
+    }
     assert_eq!(otg.ask("POST", "/config", &two), (200, json!({ "warnings": [] })));
     assert_eq!(otg.ask("GET", "/config", &Value::Null), (200, two.clone()));
     is_refused(otg.transmit("start", &["other"]), "flow_names[0]: the configuration has none called `other`");

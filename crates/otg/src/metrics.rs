@@ -131,6 +131,7 @@ fn flows(bench: &Bench, asked: Option<&Node<'_>>) -> Result<Vec<Value>, Refusal>
     asked.map_or(Ok(()), |node| node.only(&["flow_names", "metric_names"]))?;
     let config = &bench.config;
     let kept: Vec<usize> = (0..config.flows.len()).filter(|at| config.flows[*at].metrics).collect();
+    refuse_unkept(bench, asked)?;
     let names: Vec<&str> = kept.iter().map(|at| config.flows[*at].name.as_str()).collect();
     let columns = columns(asked, "metric_names", &OF_FLOWS)?;
     let states = bench.flow_states();
@@ -145,6 +146,17 @@ fn flows(bench: &Bench, asked: Option<&Node<'_>>) -> Result<Vec<Value>, Refusal>
         made
     };
     Ok(places(asked, "flow_names", &names)?.into_iter().map(metric).collect())
+}
+
+/// Who asks for a flow whose configuration asks for no metrics is told that, and not that there is no such flow.
+fn refuse_unkept(bench: &Bench, asked: Option<&Node<'_>>) -> Result<(), Refusal> {
+    for node in asked.map_or(Ok(Vec::new()), |node| node.list("flow_names"))? {
+        let name = node.text()?;
+        if bench.config.flows.iter().any(|flow| flow.name == name && !flow.metrics) {
+            return Err(node.refuse(format!("`{name}` has no metrics: set metrics.enable of the flow")));
+        }
+    }
+    Ok(())
 }
 
 fn named(name: &str, columns: &[&str], value: impl Fn(&str) -> Value) -> Value {

@@ -5,7 +5,7 @@ use crate::chart::{Chart, histogram};
 use crate::http::Answer;
 use crate::view::time;
 use rampart_client::Operation;
-use rampart_client::api::{Drops, Event, EventName, Events};
+use rampart_client::api::{AlertCount, Drops, Event, EventName, Events, GatewayRequest};
 use serde_json::json;
 
 /// Events that are looked through.
@@ -60,15 +60,28 @@ fn row(event: &Event) -> serde_json::Value {
     words.extend(it.closed.iter().map(|closed| {
         format!("{} s, {} packets out, {} back", closed.seconds, closed.packets_out, closed.packets_back)
     }));
-    words.extend(it.alert.iter().map(|alert| {
-        let of = alert.address.map(|address| format!(" of {address}")).unwrap_or_default();
-        format!("{}{of} within {} s, more than {}", alert.count, alert.within_seconds, alert.threshold)
-    }));
+    words.extend(it.request.iter().map(request_words));
+    words.extend(it.alert.iter().map(alert_words));
     words.extend(it.scan.iter().map(|scan| {
         let blocked = if scan.blocked { ", blocked" } else { "" };
         format!("{} ports, {} hosts{blocked}", scan.ports, scan.hosts)
     }));
     json!({ "at": time(event.at), "it": it, "words": words.join("; ") })
+}
+
+/// What a gateway carried or refused, and for whom.
+fn request_words(request: &GatewayRequest) -> String {
+    let what = [&request.method, &request.host, &request.path].into_iter().flatten();
+    let what: String = what.map(|word| format!("{word}, ")).collect();
+    let user = request.user.iter().map(|user| format!(", user {user}")).collect::<String>();
+    format!("gateway {}: {what}{}{user}", request.gateway, request.status)
+}
+
+/// What an alert counted: of one that is over, no more than its threshold.
+fn alert_words(alert: &AlertCount) -> String {
+    let of = alert.address.map(|address| format!(" of {address}")).unwrap_or_default();
+    let than = if alert.count > alert.threshold { "more" } else { "no more" };
+    format!("{}{of} within {} s, {than} than {}", alert.count, alert.within_seconds, alert.threshold)
 }
 
 pub(crate) fn drops(context: &Context<'_>) -> Result<Answer, Fault> {
@@ -83,4 +96,47 @@ pub(crate) fn drops(context: &Context<'_>) -> Result<Answer, Fault> {
             "chart": Chart::of(&history, 60, "packets dropped"),
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_that_of_its_gateway() {
+        let event = |request: serde_json::Value| {
+            let event = json!({
+                "number": 1, "at": "2026-11-24T17:00:00Z", "event": "refused", "protocol": "tcp", "source": "10.0.0.5", "source_port": 40_000,
+                "destination": "192.0.2.10", "destination_port": 80, "from": "inside", "reason": "http-rule", "request": request,
+            });
+            row(&serde_json::from_value(event).unwrap())
+        };
+        let whole = json!({
+            "gateway": "web", "user": "anna", "method": "GET", "host": "www.example.com:80", "path": "/pub/", "status": 403, "bytes_out": 0,
+            "bytes_back": 0,
+        });
+        let empty = json!({
+            "gateway": "web", "method": null, "host": null, "path": null, "status": 400, "bytes_out": 0, "bytes_back": 0,
+        });
+        for (request, expected) in [
+            (whole, "http-rule; gateway web: GET, www.example.com:80, /pub/, 403, user anna"),
+            (empty, "http-rule; gateway web: 400"),
+        ] {
+            assert_eq!(event(request)["words"], expected);
+        }
+    }
+
+    #[test]
+    fn an_alert_that_is_over_is_no_more_than_its_threshold() {
+        for (count, expected) in [
+            (154, "154 of 198.51.100.7 within 60 s, more than 100"),
+            (100, "100 of 198.51.100.7 within 60 s, no more than 100"),
+            (0, "0 of 198.51.100.7 within 60 s, no more than 100"),
+        ] {
+            let alert = json!({
+                "per": "source", "address": "198.51.100.7", "count": count, "threshold": 100, "within_seconds": 60,
+            });
+            assert_eq!(alert_words(&serde_json::from_value(alert).unwrap()), expected);
+        }
+    }
 }
