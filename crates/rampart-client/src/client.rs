@@ -20,6 +20,9 @@ pub struct Client {
 /// Why there is no answer to a request. Each text is complete, with what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// There is no such socket, so there is no daemon. A firewall that one has left goes on all the same, which only root can see.
+    #[error("no firewall runs here (there is no {}): `rampart up POLICY` starts one", .0.display())]
+    Absent(PathBuf),
     /// Nobody answers on the socket, or what answers is no firewall of this version.
     #[error("{0}")]
     Unreachable(String),
@@ -167,9 +170,7 @@ impl Client {
     fn not_there(&self, error: &io::Error) -> ClientError {
         let socket = self.socket.display();
         ClientError::Unreachable(match error.kind() {
-            ErrorKind::NotFound => {
-                format!("no firewall runs here (there is no {socket}): `rampart up POLICY` starts one")
-            }
+            ErrorKind::NotFound => return ClientError::Absent(self.socket.clone()),
             ErrorKind::ConnectionRefused => format!(
                 "nobody answers on {socket}: the firewall was killed, and its programs go on without it; `rampart up POLICY` \
                  takes over, and `rampart down` then ends it"

@@ -6,6 +6,7 @@ use policy::Problems;
 use rampart_client::ClientError;
 use serde_json::{Value, json};
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A reason not to end well.
@@ -89,10 +90,27 @@ impl Failure {
     }
 }
 
+/// What is so where a daemon has left a firewall that goes on (SIGTERM, `systemctl stop`); `None` where there is none, or somebody asks who cannot
+/// see it. Told that none runs, an operator would look for what drops his packets everywhere else.
+fn left_alone(socket: &Path) -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let earlier = dataplane::Earlier::find().ok().flatten()?;
+    let (socket, interfaces) = (socket.display(), earlier.interfaces().join(", "));
+    Some(format!(
+        "no daemon answers (there is no {socket}), and the firewall that it left goes on by its last policy at {interfaces}: `rampart up` takes over, \
+         and `rampart down` ends it"
+    ))
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused { status, refusal } => Failure::Refused { machine: status >= 500, refusal },
+            ClientError::Absent(ref socket) => {
+                Failure::Machine(left_alone(socket).unwrap_or_else(|| error.to_string()))
+            }
             ClientError::Unreachable(text) => Failure::Machine(text),
             ClientError::Json(_) => Failure::Wrong(error.to_string()),
         }

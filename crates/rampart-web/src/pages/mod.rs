@@ -38,7 +38,7 @@ pub(crate) fn fault(context: &Context<'_>, fault: Fault) -> Answer {
         Fault::Firewall(error) => {
             let status = match &error {
                 ClientError::Refused { status, .. } => *status,
-                ClientError::Unreachable(_) | ClientError::Json(_) => 502,
+                ClientError::Absent(_) | ClientError::Unreachable(_) | ClientError::Json(_) => 502,
             };
             refusal(context, status, &error.to_string())
         }

@@ -124,7 +124,9 @@ pub(crate) fn confirm(args: &ConfirmArgs, json: bool) -> Result<String, Failure>
 /// Takes the firewall down.
 pub(crate) fn down(args: &AskArgs, json: bool) -> Result<String, Failure> {
     let down: Down = match Client::new(args.socket.as_deref())?.down() {
-        Err(unreachable @ ClientError::Unreachable(_)) => return remains(args, json, unreachable.into()),
+        Err(away @ (ClientError::Absent(_) | ClientError::Unreachable(_))) => {
+            return remains(args, json, away.into());
+        }
         other => other?,
     };
     shown(&down, json, |down| {

@@ -193,6 +193,30 @@ fn needs_root_a_hundred_downloads_outlive_every_restart_and_nothing_opens() {
     }
 }
 
+/// Whoever asks a firewall whose daemon has ended is not told that there is none: it judges his packets.
+#[test]
+fn needs_root_who_asks_a_firewall_without_its_daemon_learns_that_it_goes_on() {
+    let bed = Bed::new();
+    let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+    let mut firewall = bed.up(&policy, "tc");
+    for (end, expected) in [
+        (Signal::SIGTERM, "the firewall that it left goes on by its last policy at "),
+        (Signal::SIGKILL, "its programs go on without it"),
+    ] {
+        firewall.signal(end);
+        firewall.end();
+        for command in ["status", "rules", "log"] {
+            let (status, text) = bed.rampart(&[command]);
+            assert!(status == 3 && text.contains(expected), "{end}, {command}: {status} {text}");
+        }
+        firewall = bed.up(&policy, "tc");
+    }
+    assert_eq!(bed.rampart(&["down"]).0, 0);
+    firewall.end();
+    let (status, text) = bed.rampart(&["status"]);
+    assert!(status == 3 && text.contains("no firewall runs here (there is no /"), "{status} {text}");
+}
+
 #[test]
 fn needs_root_a_policy_that_was_replaced_meanwhile_takes_effect_at_the_start() {
     for hook in ["tc", "xdp"] {
