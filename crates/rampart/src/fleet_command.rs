@@ -5,7 +5,7 @@ use crate::daemon::log::escaped;
 use crate::failure::Failure;
 use crate::moment::Clock;
 use crate::table::{Side, Table, grouped, of, span};
-use crate::{read_text, whole_file};
+use crate::{output, read_text, whole_file};
 use clap::{Args, Subcommand};
 use fleet::FleetError;
 use fleet::agent::Running;
@@ -133,7 +133,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
     DirBuilder::new().recursive(true).mode(0o700).create(&args.state).map_err(|error| {
         Failure::Wrong(format!("cannot make {state}: {error}: name another folder with --state"))
     })?;
-    let say = |text: &str| eprintln!("rampart agent: {}", escaped(text));
+    let say = |text: &str| output::say(format_args!("rampart agent: {}", escaped(text)));
     let running = Running::new(&agent, Client::new(args.socket.as_deref())?, &args.state, &say)?;
     runtime()?.block_on(running.run(&config.server));
     Ok(ExitCode::SUCCESS)
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &FleetArgs, json: bool) -> Result<String, Failure> {
         FleetCommand::Apply(args) => {
             let (key, wish) = wish(args)?;
             let (runtime, server) = connected()?;
-            let say = |text: &str| eprintln!("rampart: {}", escaped(text));
+            let say = |text: &str| output::say(format_args!("rampart: {}", escaped(text)));
             let outcome = runtime.block_on(director::apply(&server, &key, wish, &say))?;
             came_of(&outcome, json)
         }
