@@ -1,7 +1,8 @@
 //! Bulk transfers by iperf3: what is counted, and that nothing of it stays.
 
-use super::{bench, bench_program, left_behind, results, shown, suite, turn};
+use super::{bench, bench_program, left_behind, of, results, shown, suite, turn, undisturbed};
 use measure::results::{Metric, Reading};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,6 +49,34 @@ fn every_byte_of_a_transfer_has_its_place() {
             assert_eq!((ledger.residual(), ledger.not_sent), (0, 0));
             assert!(!bulk.congestion_control.is_empty());
             assert!((1200..1461).contains(&bulk.segment_bytes), "{bulk:?}");
+        }
+    }
+}
+
+/// A proxy that throws away what clients send, and writes anew what the server says of it: only the server's own report tells.
+#[test]
+fn a_report_that_a_firewall_writes_anew_costs_the_value_and_an_honest_relay_has_one() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let drivers = ["forger", "honest"].map(|name| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, include_str!("bulk_driver.py")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        format!("program:{}", path.display())
+    });
+    let suite = suite(dir.path(), &["linux"], 1.0, "procedure = \"bulk\"\nfactors.connections = 2");
+    let out = dir.path().join("out");
+    let duts = drivers.join(",");
+    let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
+    let (output, results) = undisturbed(&out, || bench(&arguments).output().unwrap());
+    let results = results.unwrap_or_else(|error| panic!("{error}: {}", shown(&output)));
+    for (dut, is_honest) in [("forger", false), ("honest-relay", true)] {
+        let points = of(&results, dut);
+        assert!(!points.is_empty(), "{dut}");
+        for point in points {
+            let forged = point.marks.iter().any(|mark| mark.text.contains("somebody between them wrote"));
+            let what = format!("{dut} {:?} {:?} {:?}", point.metric, point.marks, point.ledger());
+            assert_eq!((point.valid, forged), (is_honest, !is_honest), "{what}");
         }
     }
 }

@@ -30,6 +30,8 @@ const REPORT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 const CONNECT_MS: &str = "5000";
 /// How long both ends may take beside the transfer: to connect, to exchange results, to end.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the server may take to write its report when its client has ended well.
+const TO_REPORT: Duration = Duration::from_secs(10);
 /// Between two looks at what runs; short enough that Ctrl-C is answered at once.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -108,7 +110,8 @@ impl BulkRig {
     fn transfer(&self, seconds: u64) -> Result<Result<Transfer, String>, RigError> {
         let ends = self.ends()?;
         let cores = &self.station.cores;
-        let (client, server) = (ends.client_words(seconds, self.shape.connections), ends.server_words());
+        let connections = self.shape.connections;
+        let (client, server) = (ends.client_words(seconds, connections), ends.server_words(seconds));
         let start = |port: &ZonePort, words: &[String]| {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             Guest::start(&port.end.namespace, PROGRAM, &words, cores).map_err(broken)
@@ -122,11 +125,22 @@ impl BulkRig {
             return Ok(Err(format!("iperf3 did not end within {} s of its time", PATIENCE.as_secs())));
         }
         let sent = sending.finish().map_err(broken)?;
-        // After an error of its client a server may wait for the next one: then it ends with its handle.
         if sent.output.trim().is_empty() {
             return Ok(Err(format!("iperf3 wrote no report ({}): {}", sent.status, sent.errors)));
         }
-        Ok(iperf3::parse(&sent.output, self.shape.connections))
+        let transfer = match iperf3::parse(&sent.output, connections) {
+            Ok(transfer) => transfer,
+            // After an error of its client a server may wait for the next one: then it ends with its handle.
+            Err(why) => return Ok(Err(why)),
+        };
+        if !self.wait(&mut listening, TO_REPORT)? {
+            return Ok(Err(format!(
+                "iperf3's server did not end within {} s of its client: the client's transfer was not with it",
+                TO_REPORT.as_secs()
+            )));
+        }
+        let counted = listening.finish().map_err(broken)?;
+        Ok(transfer.confirmed_by(&counted.output, connections))
     }
 
     /// Whether a program ends within this time.
@@ -197,17 +211,18 @@ impl Ends {
         round_trip::least(client, server, self.address(&self.server), ROUND_TRIP_PORT)
     }
 
-    /// One client, then it ends.
-    fn server_words(&self) -> Vec<String> {
+    /// One client, then it ends, with a report of its own.
+    fn server_words(&self, seconds: u64) -> Vec<String> {
         let (address, port) = (self.address(&self.server).to_string(), PORT.to_string());
-        ["--server", "--one-off", "--bind", &address, "--port", &port].map(str::to_owned).into()
+        let every = report_every(seconds);
+        ["--server", "--one-off", "--json", "--interval", &every, "--bind", &address, "--port", &port]
+            .map(str::to_owned)
+            .into()
     }
 
-    /// Few reports in between: with many connections and a long time they would be most of the output.
     fn client_words(&self, seconds: u64, connections: u32) -> Vec<String> {
         let [from, to] = [&self.client, &self.server].map(|port| self.address(port).to_string());
-        let every =
-            (seconds as f64 / REPORTS).clamp(*REPORT_SECONDS.start(), *REPORT_SECONDS.end()).to_string();
+        let every = report_every(seconds);
         let (port, seconds, connections) = (PORT.to_string(), seconds.to_string(), connections.to_string());
         [
             "--client",
@@ -229,6 +244,11 @@ impl Ends {
         .map(str::to_owned)
         .into()
     }
+}
+
+/// Few reports in between: with many connections and a long time they would be most of the output.
+fn report_every(seconds: u64) -> String {
+    (seconds as f64 / REPORTS).clamp(*REPORT_SECONDS.start(), *REPORT_SECONDS.end()).to_string()
 }
 
 impl Rig for BulkRig {

@@ -1,4 +1,5 @@
-//! What `iperf3 --json` says of a transfer: the client's report, which carries what the server counted. Pure.
+//! What `iperf3 --json` says of a transfer: the client's report, and the server's own. The client's carries what the server counted, but
+//! as text that came through the firewall, which could write it anew. Pure.
 
 use serde::Deserialize;
 
@@ -67,11 +68,8 @@ struct Sum {
 /// The server stops after the client, and begins before it: by less than this share its time may be the shorter one.
 const UNEQUAL_TIMES: f64 = 0.05;
 
-/// Reads the report of a client that was asked for so many connections.
-///
-/// # Errors
-/// Why the trial must not count, in words: iperf3's own error, or what its report lacks.
-pub(super) fn parse(text: &str, connections: u32) -> Result<Transfer, String> {
+/// Reads a report of so many connections.
+fn read(text: &str, connections: u32) -> Result<Report, String> {
     let report: Report = serde_json::from_str(text)
         .map_err(|error| format!("iperf3's report cannot be read: {error}: {}", beginning(text)))?;
     if let Some(error) = report.error {
@@ -81,6 +79,40 @@ pub(super) fn parse(text: &str, connections: u32) -> Result<Transfer, String> {
     if made != connections as usize {
         return Err(format!("iperf3 made {made} of {connections} connections"));
     }
+    Ok(report)
+}
+
+/// The server's seconds in the client's report are written with as many digits as in its own.
+const SAME_SECONDS: f64 = 1e-3;
+
+impl Transfer {
+    /// Checks what the client was told against the report that the server wrote itself, which no firewall has seen.
+    ///
+    /// # Errors
+    /// They differ, or the server's report cannot be read.
+    pub(super) fn confirmed_by(self, server: &str, connections: u32) -> Result<Self, String> {
+        let report = read(server, connections).map_err(|why| format!("at the server, {why}"))?;
+        let Some(counted) = report.end.sum_received else {
+            return Err("the report of iperf3's server has no sums".to_owned());
+        };
+        let same_time = (counted.seconds - self.seconds).abs() <= SAME_SECONDS;
+        if counted.bytes == self.received_bytes && same_time {
+            return Ok(self);
+        }
+        Err(format!(
+            "the server counted {} bytes in {:.3} s, and what came to the client through the firewall says {} in {:.3} s: somebody between \
+             them wrote another report",
+            counted.bytes, counted.seconds, self.received_bytes, self.seconds
+        ))
+    }
+}
+
+/// Reads the report of a client that was asked for so many connections.
+///
+/// # Errors
+/// Why the trial must not count, in words: iperf3's own error, or what its report lacks.
+pub(super) fn parse(text: &str, connections: u32) -> Result<Transfer, String> {
+    let report = read(text, connections)?;
     let idle = report.end.streams.iter().filter(|stream| stream.receiver.bytes == 0).count();
     if idle > 0 {
         return Err(format!("nothing arrived on {idle} of {connections} connections"));
@@ -88,7 +120,7 @@ pub(super) fn parse(text: &str, connections: u32) -> Result<Transfer, String> {
     let (Some(sent), Some(received)) = (report.end.sum_sent, report.end.sum_received) else {
         return Err("iperf3's report has no sums".to_owned());
     };
-    // What the server counted comes through the firewall, as text that one could write anew. The client's own time bounds it.
+    // The client's own time bounds what the server is said to have counted.
     if received.seconds < sent.seconds * (1.0 - UNEQUAL_TIMES)
         || received.seconds <= 0.0
         || received.bytes > sent.bytes
@@ -184,6 +216,44 @@ mod tests {
         assert_eq!(transfer, expected);
         let bits = transfer.received_bytes as f64 * 8.0 / transfer.seconds;
         assert!((bits - 9_481_524_862.8).abs() < 1.0, "iperf3 counts as we do: {bits}");
+    }
+
+    /// Of its server, but for the lines that nobody reads.
+    const SERVER: &str = r#"{
+        "start": {"connected": [{"socket": 5}, {"socket": 9}], "version": "iperf 3.12", "tcp_mss_default": 0},
+        "intervals": [],
+        "end": {
+            "streams": [
+                {"sender": {"socket": 5, "seconds": 1.014124, "bytes": 616038400, "sender": false},
+                 "receiver": {"socket": 5, "seconds": 1.014124, "bytes": 616038400, "sender": false}},
+                {"sender": {"socket": 9, "seconds": 1.014124, "bytes": 585891840, "sender": false},
+                 "receiver": {"socket": 9, "seconds": 1.014124, "bytes": 585891840, "sender": false}}
+            ],
+            "sum_sent": {"seconds": 1.014124, "bytes": 1202061312, "sender": false},
+            "sum_received": {"seconds": 1.014124, "bytes": 1201930240, "sender": false}
+        }
+    }"#;
+
+    #[test]
+    fn what_came_through_the_firewall_must_be_what_the_server_says_itself() {
+        let transfer = parse(GOOD, 2).unwrap();
+        assert_eq!(transfer.clone().confirmed_by(SERVER, 2), Ok(transfer.clone()));
+        for (from, to, said) in [
+            ("1201930240", "65536", "the server counted 65536 bytes in 1.014 s, and what came to the client"),
+            (
+                "\"sum_received\": {\"seconds\": 1.014124",
+                "\"sum_received\": {\"seconds\": 2.5",
+                "in 2.500 s, and",
+            ),
+            ("\"sum_received\"", "\"sum_of_others\"", "the report of iperf3's server has no sums"),
+            ("{\"socket\": 5}, ", "", "at the server, iperf3 made 1 of 2 connections"),
+            (SERVER, "", "at the server, iperf3's report cannot be read"),
+        ] {
+            let report = SERVER.replacen(from, to, 1);
+            assert_ne!(report, SERVER);
+            let found = transfer.clone().confirmed_by(&report, 2).unwrap_err();
+            assert!(found.contains(said), "{found}");
+        }
     }
 
     #[test]
