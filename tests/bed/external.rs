@@ -258,6 +258,50 @@ fn work_that_a_driver_hides_elsewhere_costs_a_value_of_one_core() {
     assert!(!elsewhere("nftables"), "{:?}", results.points);
 }
 
+/// Rules that no frame of a test matches are most of a policy: a firewall that leaves them out is quick, and forwards and drops all that
+/// tests send as it should.
+#[test]
+fn a_driver_that_loads_only_the_rules_that_tests_meet_has_no_value() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers/nftables_driver.py");
+    let honest = std::fs::read_to_string(&example).unwrap();
+    let all = "for rule in policy[\"rules\"] for version";
+    let some = "for rule in policy[\"rules\"] if [1, 49151] in (rule[\"source_ports\"], rule[\"destination_ports\"]) for version";
+    assert!(honest.contains(all), "the example is as it was when this was written");
+    let driver = honest.replacen(all, some, 1).replacen("\"example-driver\"", "\"idler\"", 1);
+    let path = dir.path().join("idler.py");
+    std::fs::write(&path, driver).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let duts = format!("program:{},program:{},nftables", path.display(), example.display());
+    for (name, test) in [
+        ("stateful", "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [100]"),
+        (
+            "stateless",
+            "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [100]\nfactors.stateful = false",
+        ),
+        ("connections", "procedure = \"connection-rate\"\nwidth = 0.3\nfactors.rules = [100]"),
+    ] {
+        let suite = suite(dir.path(), &["linux"], 0.2, test);
+        let out = dir.path().join(name);
+        let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
+        let (output, results) = undisturbed(&out, || bench(&arguments).output().unwrap());
+        let results = results.unwrap_or_else(|error| panic!("{error}: {}", shown(&output)));
+        for (dut, has_all) in [("idler", false), ("example-driver", true), ("nftables", true)] {
+            let points = of(&results, dut);
+            assert!(!points.is_empty(), "{name}: {dut}");
+            for point in points {
+                let said = point
+                    .marks
+                    .iter()
+                    .any(|mark| mark.kind == MarkKind::PolicyNotProved && mark.text.contains("probe «rule "));
+                let fits = (point.valid, said) == (has_all, !has_all);
+                assert!(fits || has_all && is_disturbed(&point), "{name}: {dut} {:?}", point.marks);
+            }
+        }
+    }
+}
+
 /// A firewall that keeps its policy while it is proved by frames, which open nothing, and lets a client do everything that has a connection.
 #[test]
 fn a_policy_that_holds_in_proofs_alone_costs_the_values_of_what_sockets_carry() {

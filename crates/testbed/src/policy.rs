@@ -40,6 +40,7 @@ mod lists;
 mod probe;
 mod random;
 mod replacement;
+mod rule_probe;
 
 pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LISTS, MOST_SUBNETS};
 pub use probe::{Expect, Probe, Segment, StatedTraffic};
@@ -202,6 +203,12 @@ impl PolicySpec {
     /// What must arrive and what must not, in the order in which to send it: a reply comes after what it replies to.
     pub fn probes(&self) -> Vec<Probe> {
         probe::probes(self)
+    }
+
+    /// Of rules that no frame of a test matches, as many probes as fit into one proof, chosen by `draw`: a firewall that leaves those rules out
+    /// has less to do than the others. None for what only forwards, and for rules of which no end or protocol can be probed.
+    pub fn rule_probes(&self, draw: u64) -> Vec<Probe> {
+        rule_probe::probes(self, draw)
     }
 }
 

@@ -294,6 +294,17 @@ pub(super) fn replacement_probe(
     probe(policy, what, lane, kind, source, destination, expect)
 }
 
+/// A probe of what the rules say of the protocol that is not tested: a SYN, or a datagram.
+pub(super) fn other_protocol(
+    policy: &PolicySpec,
+    what: &str,
+    lane: Lane,
+    [source, destination]: [SocketAddr; 2],
+    expect: Expect,
+) -> Probe {
+    probe(policy, what, lane, Kind::OtherProtocol, source, destination, expect)
+}
+
 fn probe_host(lane: Lane, client: bool, ip: IpVersion) -> IpAddr {
     let addresses = ZoneAddresses::of(if client { lane.from } else { lane.to });
     addresses.host(ip, addresses.host_count() - PROBE_HOST_FROM_END)

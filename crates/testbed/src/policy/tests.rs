@@ -340,6 +340,57 @@ fn sent_by_tests(tested: TestProtocol) -> Vec<(Protocol, IpAddr, IpAddr, (u16, u
     sent
 }
 
+/// A firewall that has only the rules that tests meet must not stand a proof.
+#[test]
+fn rules_that_no_test_meets_are_probed() {
+    let rows = [
+        (PolicyShape { protocol: TestProtocol::Tcp, ..shape(100, 100) }, ZoneForm::Two),
+        (shape(100, 1), ZoneForm::Two),
+        (PolicyShape { stateful: false, ..shape(100, 50) }, ZoneForm::Three),
+        (PolicyShape { nat: true, ..shape(1000, 1000) }, ZoneForm::Two),
+        (PolicyShape { rule_family: Family::named("acl1"), ..shape(1000, 1000) }, ZoneForm::Two),
+    ];
+    for (shape, zones) in rows {
+        let policy = PolicySpec::generate(&shape, zones).unwrap();
+        let mut names = HashSet::new();
+        for draw in 0..50 {
+            let probes = policy.rule_probes(draw);
+            assert_eq!(probes, policy.rule_probes(draw));
+            assert_eq!(probes.len(), 16, "{shape:?}");
+            for probe in &probes {
+                let ports = (probe.source.port(), probe.destination.port());
+                let packet = (probe.protocol, probe.source.ip(), probe.destination.ip(), ports);
+                let first = policy.rules.iter().find(|rule| asks_for(rule, packet)).unwrap();
+                let accepted = probe.expect == Expect::Arrives;
+                assert_eq!(first.action == Action::Accept, accepted, "{}", probe.name);
+                assert_ne!(probe.protocol, shape.protocol.into());
+                for (zone, address) in
+                    [(probe.lane.from, probe.source.ip()), (probe.lane.to, probe.destination.ip())]
+                {
+                    let zone = ZoneAddresses::of(zone);
+                    let fits = match address {
+                        IpAddr::V4(a) => zone.v4.contains(&a) && a >= zone.host_v4(0),
+                        IpAddr::V6(a) => zone.v6.contains(&a) && a >= zone.host_v6(0),
+                    };
+                    assert!(fits, "{}: {address}", probe.name);
+                }
+                names.insert(probe.name.clone());
+            }
+            let accepted = probes.iter().filter(|probe| probe.expect == Expect::Arrives).count();
+            assert!(accepted > 0, "{shape:?}: a firewall without these rules does the same");
+            let turns = probes.chunk_by(|a, b| a.lane == b.lane).count();
+            assert!(turns <= forward_lanes_of(zones).len(), "probes of one direction are together");
+        }
+        assert!(names.len() > 2, "{shape:?}: {names:?}");
+    }
+    for policy in [
+        PolicySpec::forward_everything(ZoneForm::Two),
+        PolicySpec::generate(&shape(1, 1), ZoneForm::Two).unwrap(),
+    ] {
+        assert_eq!(policy.rule_probes(1), []);
+    }
+}
+
 #[test]
 fn rules_of_families_match_nothing_that_tests_send() {
     for family in Family::all() {
