@@ -3,8 +3,9 @@
 use super::flows;
 use super::forbidden::{self, Forbidden};
 use super::frame;
+use super::held_back::{self, Sighting};
 use super::neighbours;
-use super::reading::{self, Reading};
+use super::reading::{self, Reading, StreamCounts};
 use super::schedule::{self, Schedule, fastest_per_core};
 use super::sinks::{self, Sinks};
 use super::skeleton::{
@@ -20,7 +21,7 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{Load, Phase};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -109,12 +110,58 @@ impl TrialPlan<'_> {
             return Duration::MAX;
         }
         let (least, share) = HELD_BACK_AFTER;
-        let shortest = seen.times.iter().map(|lane| lane.latency.min_ns).min().unwrap_or(0);
-        least.max(Duration::from_secs_f64(self.seconds() * share)) + Duration::from_nanos(shortest)
+        let [shortest, _] = seen.shortest_and_median();
+        least.max(Duration::from_secs_f64(self.seconds() * share)) + Duration::from_secs_f64(shortest)
+    }
+
+    /// Whether its load is the same from its beginning to its end.
+    fn is_constant(&self) -> bool {
+        matches!(self.phases, [phase] if !matches!(phase.load, Load::Burst(_)))
     }
 
     fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
+    }
+}
+
+/// A look that took longer was interrupted.
+const LONGEST_LOOK: Duration = Duration::from_millis(1);
+/// Looks at a trial whose load is constant, and the shortest and longest time between two of them.
+const LOOKS: f64 = 100.0;
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
+
+fn look_every(plan: &TrialPlan<'_>) -> Duration {
+    match plan.is_constant() {
+        true => Duration::from_secs_f64(plan.seconds() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1),
+        false => Duration::MAX,
+    }
+}
+
+/// Whoever follows a trial, while the engine itself looks at it more often.
+struct Looking<'a> {
+    watch: &'a mut dyn Watch,
+    every: Duration,
+}
+
+impl Watch for Looking<'_> {
+    fn interrupted(&self) -> bool {
+        self.watch.interrupted()
+    }
+
+    fn tick_every(&self) -> Duration {
+        self.watch.tick_every().min(self.every)
+    }
+
+    fn sample_every(&self) -> Duration {
+        self.watch.sample_every()
+    }
+
+    fn tick(&mut self, at_seconds: f64, sent: u64, received: u64) {
+        self.watch.tick(at_seconds, sent, received);
+    }
+
+    fn sample(&mut self, at_seconds: f64, reading: &Reading) {
+        self.watch.sample(at_seconds, reading);
     }
 }
 
@@ -301,8 +348,21 @@ impl Engine {
         let senders = self.start_senders(ports, plan)?;
         let run = Run::begin(&mut self.memory, plan.cores, senders)?;
         let total = plan.seconds();
-        run.follow(total, total * 0.2, watch, |watch, at, samples| {
-            let counts = counts();
+        let sightings = RefCell::new(Vec::new());
+        let see = |counts: &[StreamCounts], at: Duration| {
+            sightings.borrow_mut().push(Sighting {
+                at_ns: at.as_nanos() as u64,
+                sent: counts.iter().map(|s| s.sent).sum(),
+                received: counts.iter().map(|s| s.received).sum(),
+            });
+        };
+        let mut watch = Looking { watch, every: look_every(plan) };
+        run.follow(total, total * 0.2, &mut watch, |watch, at, samples| {
+            let (began, counts) = (run.elapsed(), counts());
+            // One that took longer was interrupted: nobody knows of which moment it is.
+            if run.elapsed() - began < LONGEST_LOOK {
+                see(&counts, began);
+            }
             watch.tick(at, counts.iter().map(|s| s.sent).sum(), counts.iter().map(|s| s.received).sum());
             if samples {
                 watch.sample(at, &reading());
@@ -317,6 +377,7 @@ impl Engine {
             || watch.interrupted(),
             counts,
             |counts| {
+                see(counts, run.elapsed());
                 let received = counts.iter().map(|s| s.received).sum::<u64>();
                 if ended.elapsed() > may_take && in_time.get().is_none() {
                     in_time.set(Some(received));
@@ -324,13 +385,21 @@ impl Engine {
                 received >= counts.iter().map(|s| s.sent).sum()
             },
         )?;
+        let ended_at = run.elapsed();
         run.end()?;
         let after = reading();
         watch.sample(seconds, &after);
+        see(&after.streams, ended_at);
+        let late = in_time.get().map_or(0, |in_time| after.received().saturating_sub(in_time));
+        let queued = if plan.is_constant() {
+            held_back::held_back(seconds, after.shortest_and_median(), &sightings.into_inner())
+        } else {
+            0
+        };
         Ok(TrialReading {
             seconds,
             offered: self.offered(plan, &schedules),
-            held_back: in_time.get().map_or(0, |in_time| after.received().saturating_sub(in_time)),
+            held_back: late.max(queued),
             reading: after,
             samples_content: self.traffic.as_ref().is_some_and(frame::samples_content),
         })

@@ -6,6 +6,7 @@ mod engine;
 mod flows;
 mod forbidden;
 mod frame;
+mod held_back;
 #[allow(unsafe_code, reason = "packet sockets, and writing the counters that BPF programs write otherwise")]
 mod jumbo;
 mod neighbours;

@@ -26,6 +26,13 @@ impl Reading {
         self.times.iter().for_each(|lane| all.merge(&lane.latency));
         all.summary()
     }
+
+    /// The shortest latency of any lane and the median of all, in seconds; 0 when nothing was timed.
+    pub(super) fn shortest_and_median(&self) -> [f64; 2] {
+        let shortest = self.times.iter().map(|lane| lane.latency.min_ns).min().unwrap_or(0) as f64;
+        let median = self.latency_ns().map_or(shortest, |latency| latency.p50.max(shortest));
+        [shortest / 1e9, median / 1e9]
+    }
 }
 
 /// Latency of one lane, with the smallest and the largest exact instead of read from buckets.
