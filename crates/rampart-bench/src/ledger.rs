@@ -134,6 +134,25 @@ fn without(drops: BTreeMap<String, u64>, mut counted: u64) -> BTreeMap<String, u
         .collect()
 }
 
+/// Which of two trials stands, of which the first lost frames that no counter explained and the second was made to explain them: a trial that
+/// loses less explains nothing, and a firewall that does not count what it drops must not have two chances where others have one.
+pub(crate) fn standing(unexplained: TrialOutcome, again: TrialOutcome) -> TrialOutcome {
+    let lost = |outcome: &TrialOutcome| outcome.ledger.sent().saturating_sub(outcome.ledger.received);
+    let residual = unexplained.ledger.residual();
+    let failed = again.shows_misconduct() || !again.faults.is_empty();
+    if failed || residual <= 0 || lost(&again) >= lost(&unexplained) {
+        return again;
+    }
+    let mut first = unexplained;
+    if let Some(places) = first.ledger.frames_mut() {
+        places.not_received += residual as u64;
+        first.remarks.push(format!(
+            "{residual} frames vanished between the counters, and fewer did when the kernel's drops were counted in another trial"
+        ));
+    }
+    first
+}
+
 /// Where the kernel cannot say what it freed, lost frames are simply not received, and the reader sees that.
 pub(crate) fn give_up_explaining(mut outcome: TrialOutcome) -> TrialOutcome {
     let residual = outcome.ledger.residual();
@@ -152,6 +171,44 @@ mod tests {
 
     fn map(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
         entries.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    /// A trial of 1,000 frames.
+    fn trial(lost: u64, fault: &str) -> TrialOutcome {
+        TrialOutcome {
+            id: 0,
+            seconds: 1.0,
+            ledger: Ledger {
+                offered: 1000,
+                not_sent: 0,
+                received: 1000 - lost,
+                places: measure::ledger::Places::Frames(measure::ledger::FramePlaces::default()),
+            },
+            per_second: Vec::new(),
+            cpu: measure::results::CpuUse::default(),
+            flow_entries: None,
+            memory_bytes: None,
+            policy_load_seconds: None,
+            faults: Some(fault.to_owned()).into_iter().filter(|fault| !fault.is_empty()).collect(),
+            remarks: Vec::new(),
+            policy_broken: None,
+            workload: measure::trial::WorkloadOutcome::Frames(measure::trial::FrameOutcome::default()),
+        }
+    }
+
+    #[test]
+    fn what_a_second_trial_does_not_lose_the_first_has_lost_all_the_same() {
+        for (first, again, fault, received, explained) in [
+            (7, 0, "", 993, true),
+            (7, 3, "", 993, true),
+            (7, 7, "", 993, false),
+            (7, 20, "", 980, false),
+            (7, 0, "it hung", 1000, false),
+        ] {
+            let stands = standing(trial(first, ""), trial(again, fault));
+            let found = (stands.ledger.received, stands.ledger.residual() == 0 && !stands.remarks.is_empty());
+            assert_eq!(found, (received, explained), "{first} {again} {fault}");
+        }
     }
 
     #[test]
