@@ -258,6 +258,53 @@ fn work_that_a_driver_hides_elsewhere_costs_a_value_of_one_core() {
     assert!(!elsewhere("nftables"), "{:?}", results.points);
 }
 
+/// A setting of the whole machine, put back whatever happens.
+struct Setting(&'static str, String);
+
+impl Setting {
+    fn of(path: &'static str) -> Self {
+        Self(path, std::fs::read_to_string(path).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        std::fs::write(self.0, &self.1).unwrap();
+    }
+}
+
+/// Firewalls of one run are compared because they were on one machine. A driver is root, and can change it for itself, or against the others.
+#[test]
+fn a_driver_that_changes_the_machine_has_no_value_nor_have_those_that_it_changes_it_for() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let housekeeping = Setting::of("/proc/sys/vm/stat_interval");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers/nftables_driver.py");
+    let honest = std::fs::read_to_string(&example).unwrap();
+    let ask = "def counters(_question):\n";
+    let meddle = format!("{ask}    open(\"{}\", \"w\").write(\"7\")\n", housekeeping.0);
+    assert!(honest.contains(ask) && housekeeping.1 != "7");
+    let driver = honest.replacen(ask, &meddle, 1).replacen("\"example-driver\"", "\"meddler\"", 1);
+    let path = dir.path().join("meddler.py");
+    std::fs::write(&path, driver).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let suite = suite(dir.path(), &["linux"], 0.2, "procedure = \"latency\"\nloads = [2000]");
+    let out = dir.path().join("out");
+    let duts = format!("program:{},nftables", path.display());
+    let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
+    let output = bench(&arguments).output().unwrap();
+    let results = report::load(&out).unwrap_or_else(|error| panic!("{error}: {}", shown(&output)));
+    let points = of(&results, "meddler");
+    assert!(!points.is_empty());
+    for point in points {
+        let said = point.marks.iter().any(|mark| {
+            mark.text.contains("somebody changed /proc/sys/vm/stat_interval")
+                && mark.text.contains("to 7 during the run")
+        });
+        assert!(!point.valid && said, "{:?}", point.marks);
+    }
+}
+
 /// Rules that no frame of a test matches are most of a policy: a firewall that leaves them out is quick, and forwards and drops all that
 /// tests send as it should.
 #[test]

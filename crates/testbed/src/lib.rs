@@ -19,6 +19,7 @@ pub mod layout;
 pub mod leftovers;
 mod link;
 pub mod machine_lock;
+pub mod machine_settings;
 pub mod netns;
 mod origin;
 pub mod placement;

@@ -1,9 +1,10 @@
 //! What a machine does with the time of a trial, beside the firewall's back: clocks that are set or that run fast or slow, a suspended machine,
-//! a control group whose time is used up. A wall clock that moves is only said, because nothing is measured by it. The rest makes a trial
-//! worthless: its seconds are no seconds, or the bench stood still in them.
+//! a control group whose time is used up, settings that are not those of the trials before. A wall clock that moves is only said, because
+//! nothing is measured by it. The rest makes a trial worthless: its seconds are no seconds, the bench stood still in them, or they are of
+//! another machine.
 
 use measure::trial::TrialOutcome;
-use testbed::quota;
+use testbed::{machine_settings, quota};
 use traffic::Clock;
 
 /// A wall clock that moves against the monotonic one by more than this was set by somebody.
@@ -56,6 +57,7 @@ impl MachineTime {
         let found = Self::now().since(self);
         outcome.remarks.extend(found.remark);
         outcome.faults.extend(found.faults);
+        outcome.faults.extend(machine_settings::changed());
     }
 
     fn since(self, earlier: Self) -> Found {

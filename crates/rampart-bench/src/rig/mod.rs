@@ -67,8 +67,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For trials of frames alone.
+    /// For trials of frames alone. What the machine is set to now, it has to be set to until the last of them.
     pub(crate) fn new(engine: Engine, interrupt: &Interrupt) -> Self {
+        testbed::machine_settings::note();
         Self { engine: Rc::new(RefCell::new(engine)), tcp: None, between: None, interrupt: interrupt.clone() }
     }
 
