@@ -37,6 +37,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const KEPT_ERRORS: usize = 4096;
 /// Bytes of a version.
 const LONGEST_VERSION: usize = 200;
+/// Counters of one firewall; those in the tree have four.
+const MOST_COUNTERS: usize = 100;
 /// A firewall that drops a thousand million frames a second counts no more in eleven days.
 const MOST_COUNTED: u64 = 1_000_000_000_000_000;
 /// How long a program may take to end after it was asked to.
@@ -78,8 +80,7 @@ impl Hello {
             ));
         }
         let version = &self.version;
-        if version.trim().is_empty() || version.len() > LONGEST_VERSION || version.contains(char::is_control)
-        {
+        if version.trim().is_empty() || version.len() > LONGEST_VERSION || plain(version) != *version {
             return Err(format!(
                 "its version has not 1 to {LONGEST_VERSION} bytes in one line, so no report could show it: {:?}",
                 version.chars().take(80).collect::<String>()
@@ -99,6 +100,15 @@ struct Counters {
 impl Counters {
     /// Why this cannot be what a firewall counted, after it said `before`: no link brings so many frames, and counters only grow.
     fn wrong(&self, before: &BTreeMap<String, u64>) -> Option<String> {
+        if self.drops.len() > MOST_COUNTERS {
+            return Some(format!(
+                "it has {} counters, and at most {MOST_COUNTERS} can be shown",
+                self.drops.len()
+            ));
+        }
+        if let Some(why) = self.drops.keys().find_map(|name| checked_name(name).err()) {
+            return Some(format!("of a counter, {why}"));
+        }
         let impossible = self.drops.iter().find(|(_, count)| **count > MOST_COUNTED);
         if let Some((name, count)) = impossible {
             return Some(format!(
@@ -489,10 +499,9 @@ impl Talk {
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = lines[lines.len().saturating_sub(4)..].join("; ");
         let said = if last.is_empty() { "nothing".to_owned() } else { last };
-        TestbedError::Impossible(format!(
-            "the driver {}: {why}. On its standard error it said: {said}",
-            self.path.display()
-        ))
+        let text =
+            format!("the driver {}: {why}. On its standard error it said: {said}", self.path.display());
+        TestbedError::Impossible(plain(&text))
     }
 
     /// Lets it end by itself: no more questions come.
@@ -517,6 +526,15 @@ impl Talk {
         }
         self.origin.end();
     }
+}
+
+/// A program's words as a terminal and a report may show them: what could move a cursor, clear a line or turn the direction of writing stands
+/// there as its number.
+fn plain(text: &str) -> String {
+    let is_format = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let shown =
+        |c: char| if c.is_control() || is_format(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// Where questions are handed in. A thread writes them, until nobody hands in any more or nobody can read them: whoever writes a long
@@ -562,6 +580,43 @@ mod tests {
         let questions = written_by_a_thread(pipe);
         questions.send("x".repeat(1 << 20)).unwrap();
         drop(reads_nothing);
+    }
+
+    /// A driver could otherwise write over the table of results.
+    #[test]
+    fn what_a_program_says_moves_no_cursor() {
+        for (said, shown) in [
+            ("nftables v1.0.6, Lester Gooch #5", "nftables v1.0.6, Lester Gooch #5"),
+            ("größer «x»", "größer «x»"),
+            ("\x1b[2J\x1b[1;1H9 Mpps", "\\u{1b}[2J\\u{1b}[1;1H9 Mpps"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("a\rb\nc", "a\\u{d}b\\u{a}c"),
+            ("\u{202e}spm 9", "\\u{202e}spm 9"),
+        ] {
+            assert_eq!(plain(said), shown);
+            let hello =
+                Hello { protocol: PROTOCOL, name: "x".to_owned(), version: said.to_owned(), can: Vec::new() };
+            assert_eq!(hello.check().is_ok(), said == shown, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn counters_that_no_report_can_show_are_refused() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<BTreeMap<_, _>>();
+        let many: Vec<String> = (0..101).map(|number| format!("c{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (drops, said) in [
+            (names(&["default_drop", "invalid-drop 2"]), ""),
+            (names(&["a\x1b[2K"]), "of a counter, the name"),
+            (names(&["| 9 Mpps |"]), "of a counter, the name"),
+            (names(&[&"x".repeat(1000)]), "of a counter, the name"),
+            (names(&many), "it has 101 counters"),
+        ] {
+            let found = Counters { drops, flows: None }.wrong(&BTreeMap::new());
+            let found = found.unwrap_or_default();
+            assert!(if said.is_empty() { found.is_empty() } else { found.starts_with(said) }, "{found}");
+        }
     }
 
     #[test]
