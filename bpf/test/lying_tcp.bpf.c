@@ -60,6 +60,9 @@ enum lie {
 	INVENTS_REST,		/* `cache` in place of the server's last segment, which is sent for nothing */
 	COMPLETES,		/* connections with the client, while it opens as many with the server */
 	CLEARS_URGENT,		/* pointers, as firewalls do that clean up */
+	KNOWS_CLIENTS,		/* connections by the client's port alone: an acknowledgement of any of its ports passes */
+	KNOWS_CONNECTIONS,	/* by both ends: honest */
+	HURRIES_TIMED,		/* has all SYN come twice but one in `every` */
 };
 
 struct lying {
@@ -88,6 +91,21 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } numbers SEC(".maps");
+
+/* A connection by both ends, of addresses the last word. */
+struct both_ends {
+	__be32 client;
+	__be32 server;
+	__be16 client_port;
+	__be16 server_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct both_ends);
+	__type(value, __u32);
+} opened SEC(".maps");
 
 struct seen {
 	struct ethernet eth;
@@ -387,6 +405,18 @@ static __always_inline __u64 age(struct lying *lying, __be16 port, bool opens)
 	return lying->count - *place;
 }
 
+/* The first SYN of a connection is lost unless it is one of so many. */
+static __always_inline int hurry(struct lying *lying, const struct seen *seen)
+{
+	__u32 number = bpf_ntohs(seen->tcp.source);
+	__u64 *place = bpf_map_lookup_elem(&numbers, &number);
+
+	if (!place || *place || !(seen->tcp.flags & TCP_SYN) || !lying->every)
+		return TC_ACT_OK;
+	*place = ++lying->count;
+	return (lying->count - 1) % lying->every ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
 static __always_inline int admit(struct __sk_buff *skb, struct lying *lying, const struct seen *seen)
 {
 	__u64 now = bpf_ktime_get_ns(), since = now - lying->last_ns;
@@ -408,6 +438,27 @@ static __always_inline int admit(struct __sk_buff *skb, struct lying *lying, con
 		lax = ++lying->count % lying->every == 0;
 	}
 	return lax ? to_the_server(skb, lying) : TC_ACT_SHOT;
+}
+
+/* Lets a SYN pass, and of segments without data those of what was opened. */
+static __noinline int track(struct seen *seen, bool by_both)
+{
+	struct both_ends key = {};
+	__u32 one = 1;
+
+	if (!seen)
+		return TC_ACT_SHOT;
+	key.client_port = seen->tcp.source;
+	if (by_both) {
+		key.client = seen->is_v6 ? seen->ip6.source[3] : seen->ip.source;
+		key.server = seen->is_v6 ? seen->ip6.destination[3] : seen->ip.destination;
+		key.server_port = seen->tcp.destination;
+	}
+	if (seen->tcp.flags & TCP_SYN) {
+		bpf_map_update_elem(&opened, &key, &one, BPF_ANY);
+		return TC_ACT_OK;
+	}
+	return bpf_map_lookup_elem(&opened, &key) ? TC_ACT_OK : TC_ACT_SHOT;
 }
 
 static __always_inline int from_client(struct __sk_buff *skb, struct lying *lying, struct seen *seen)
@@ -497,6 +548,11 @@ static __always_inline int from_client(struct __sk_buff *skb, struct lying *lyin
 	case ADMITS_FAST:
 	case STOPS_MARKED:
 		return admit(skb, lying, seen);
+	case HURRIES_TIMED:
+		return hurry(lying, seen);
+	case KNOWS_CLIENTS:
+	case KNOWS_CONNECTIONS:
+		return track(seen, lying->lie == KNOWS_CONNECTIONS);
 	default:
 		break;
 	}

@@ -55,6 +55,9 @@ enum Lie {
     InventsRest,
     Completes,
     ClearsUrgent,
+    KnowsClients,
+    KnowsConnections,
+    HurriesTimed,
 }
 
 /// A firewall.
@@ -116,6 +119,17 @@ fn with_forbidden(plan: &mut TcpPlan) {
         watches: true,
     });
     plan.opening = Opening::Scheduled(vec![TcpPhase::counted(2 * CONNECTIONS, 8000.0)]);
+}
+
+/// The same of acknowledgements that belong to no connection, to servers of which clients have the half each.
+fn with_strange_acks(plan: &mut TcpPlan) {
+    with_forbidden(plan);
+    plan.servers.hosts = 2;
+    plan.clients.hosts = 64;
+    plan.clients.ports = 1008;
+    if let Some(illegal) = &mut plan.illegal {
+        illegal.kinds = vec![IllegalKind::Ack];
+    }
 }
 
 /// Why the trial must not count.
@@ -186,6 +200,24 @@ fn rows_of_ipv6_addresses() -> Vec<Row> {
 fn rows_of_seals() -> Vec<Row> {
     vec![
         ("IPv6, honest", Firewall::of(Lie::Honest), V6, ""),
+        (
+            "IPv6, honest, knows connections by both ends",
+            Firewall::of(Lie::KnowsConnections),
+            |p| {
+                V6(p);
+                with_strange_acks(p);
+            },
+            "",
+        ),
+        (
+            "IPv6, knows connections by their client's port",
+            Firewall::of(Lie::KnowsClients),
+            |p| {
+                V6(p);
+                with_strange_acks(p);
+            },
+            "forbidden attempts got through",
+        ),
         (
             "IPv6, honest, FIN, all options, an answer of two segments",
             Firewall::of(Lie::Honest),
@@ -267,6 +299,18 @@ fn common_rows() -> Vec<Row> {
             Firewall { every: u32::MAX, ..Firewall::of(Lie::Admits) },
             with_forbidden,
             "",
+        ),
+        (
+            "honest, knows connections by both ends",
+            Firewall::of(Lie::KnowsConnections),
+            with_strange_acks,
+            "",
+        ),
+        (
+            "knows connections by their client's port",
+            Firewall::of(Lie::KnowsClients),
+            with_strange_acks,
+            "forbidden attempts got through",
         ),
         (
             "answers all itself",
@@ -546,6 +590,25 @@ fn what_a_firewall_may_change_stays_valid_and_is_said() {
         assert_eq!(reasons(&reading), Vec::<String>::new(), "{lie:?}");
         assert!(remarks.contains(said), "{lie:?}: {remarks}");
         assert_eq!(reading.counts.closed, CONNECTIONS, "{lie:?}: {:?}", reading.counts);
+    }
+}
+
+/// At high rates one connection in sixteen is timed. Which, a firewall must not find out by counting.
+#[test]
+fn connections_that_are_timed_cannot_be_hurried() {
+    let _turn = testkit::turn();
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let many = Opening::Scheduled(vec![TcpPhase::counted(8000, 200_000.0)]);
+    for (lie, slow) in [(Lie::Honest, false), (Lie::HurriesTimed, true)] {
+        let plan = TcpPlan { opening: many.clone(), retries: 5, ..plan() };
+        Firewall { every: 16, ..Firewall::of(lie) }.stand(&bed, &plan);
+        let reading = engine.run(&ports, &plan, &mut ()).unwrap();
+        let times = reading.outcome().times.established_ns.unwrap();
+        assert_eq!(reading.counts.closed, 8000, "{lie:?}: {:?}", reading.counts);
+        // Fifteen of sixteen come with their second SYN, and so the median of those that are timed.
+        assert_eq!(times.p50 >= 1e8, slow, "{lie:?}: {times:?}");
     }
 }
 

@@ -78,6 +78,13 @@ static __always_inline void from_outside(struct segment *segment, __be32 v4, __b
 	segment->source[3] = bpf_htonl(v6_last);
 }
 
+/* Whether an ACK without a connection has a client's address and port as connections have them, and goes to another server than that
+ * client's: there must be one, and nobody else may choose servers. */
+static __always_inline bool has_other_servers(void)
+{
+	return control.server.hosts > 1 && beside.server_stays && !control.translates_sources;
+}
+
 /* Any server address and port. */
 static __always_inline void to_any_server(struct beside_core *own, struct segment *segment)
 {

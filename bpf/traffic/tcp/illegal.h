@@ -100,11 +100,31 @@ static __always_inline void hide(struct beside_core *own, __u32 kind, struct seg
 		segment->acknowledgement = draw(own);
 }
 
+/* From a client's address and port as connections have them, to a server that none of theirs is with. A firewall that knows connections by
+ * one end, or by ports, takes it for theirs. */
+static __noinline int address_unopened(struct beside_core *own, struct segment *segment)
+{
+	const struct side *client = &control.client;
+	__u32 slot, port, other;
+
+	if (!own || !segment)
+		return -1;
+	slot = draw_below(own, control.slots);
+	port = divide(slot, control.client_hosts_inverse);
+	other = server_of_slot(slot) + 1;
+	segment->source_port = bpf_htons(client->port_first + port);
+	host_address(client, slot - port * client->hosts, segment->source);
+	host_address(&control.server, other < control.server.hosts ? other : 0, segment->destination);
+	return 0;
+}
+
 /* Where an attempt without a connection comes from and goes to. */
 static __always_inline void address_illegal(struct beside_core *own, __u32 kind, struct segment *segment)
 {
 	__u32 other;
 
+	if (kind == ILLEGAL_ACK && has_other_servers() && !address_unopened(own, segment))
+		return;
 	segment->source_port = bpf_htons(beside.spare_port + draw_below(own, beside.spare_ports));
 	if (kind == ILLEGAL_ADDRESS) {
 		other = FORBIDDEN_V4 + draw_below(own, FORBIDDEN_HOSTS);

@@ -23,13 +23,6 @@ static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 	return now;
 }
 
-/* slot / divisor, by the divisor's inverse: exact for slots below 2^24 and divisors up to 2^16, because the error of the
- * inverse, below 1, times the slot stays below 2^40 / divisor. A division costs three times as much. */
-static __always_inline __u32 divide(__u32 slot, __u64 inverse)
-{
-	return (__u64)slot * inverse >> 40;
-}
-
 /* From the client's side of connection `slot` to its server. */
 static __always_inline void address(struct segment *segment, const struct connection *c, __u32 slot)
 {
@@ -129,7 +122,8 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 {
 	const struct side *server = &control.server;
 	__u32 turn = divide(slot, control.server_hosts_inverse);
-	bool sampled = (core->opened & control.sample_mask) == 0;
+	/* In no order that a firewall could count along: it must not know whom to hurry. */
+	bool sampled = (mix32((__u32)core->opened ^ control.server_secret) & control.sample_mask) == 0;
 	__u64 now = 0;
 
 	if (sampled)
@@ -146,7 +140,7 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 	c->peer_next = 0;
 	c->peer_stamp = 0;
 	c->touched = tick;
-	c->server = slot - turn * server->hosts;
+	c->server = slot - turn * server->hosts;	/* as server_of_slot() has it */
 	c->server_port = server->port_first + turn - divide(turn, control.server_ports_inverse) * server->ports;
 	c->owner = number;
 	if (sampled)

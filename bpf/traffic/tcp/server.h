@@ -24,6 +24,15 @@ static __always_inline bool is_from_elsewhere(const struct arrived *seen)
 	return !control.translates_sources && client_slot(seen) == NOT_OURS_SLOT;
 }
 
+/* Whether a segment comes from a client's address and port, but not to the server of those: see address_unopened(). */
+static __always_inline bool is_to_another_server(const struct arrived *seen)
+{
+	__u32 slot = client_slot(seen);
+
+	return has_other_servers() && slot != NOT_OURS_SLOT &&
+	       host_of(&control.server, seen->version, seen->destination) != server_of_slot(slot);
+}
+
 /* Whether a SYN or ACK for one of the server's ports is an illegal attempt. It is counted and not answered. */
 static __always_inline bool is_illegal_attempt(const struct arrived *seen)
 {
@@ -32,7 +41,7 @@ static __always_inline bool is_illegal_attempt(const struct arrived *seen)
 	if (!beside.illegal_step || (seen->flags != TCP_SYN && seen->flags != TCP_ACK))
 		return false;
 	kind = seen->sequence ^ illegal_sequence(seen->destination, seen->destination_port, seen->source_port);
-	if (kind >= ILLEGAL_KINDS || !is_from_elsewhere(seen))
+	if (kind >= ILLEGAL_KINDS || !(is_from_elsewhere(seen) || (kind == ILLEGAL_ACK && is_to_another_server(seen))))
 		return false;
 	barrier_var(kind);
 	this_beside()->illegal_arrived[kind & (ILLEGAL_KINDS - 1)]++;
