@@ -1,7 +1,7 @@
 //! What somebody does who directs a fleet: sends a policy to a group and keeps it once every firewall works by it, and sees how they are.
 
 use crate::FleetError;
-use crate::key::PrivateKey;
+use crate::key::{PrivateKey, PublicKey};
 use crate::report::{Report, Standing};
 use crate::server::{FleetEvent, Heard, Server};
 use crate::statement::{Keep, Order, Post, Signed};
@@ -67,7 +67,7 @@ pub async fn apply(
     }
     let before = server.post(&wish.group).await?;
     if let Some(standing) = &before {
-        refuse_beside(&standing.post, now)?;
+        refuse_beside(&standing.post, key.public(), now)?;
     }
     let group = wish.group.clone();
     let order = Order {
@@ -138,9 +138,10 @@ fn nobody_there(group: &str, stale: &[String]) -> String {
     }
 }
 
-/// An order that is being tried, and one that is from a later time than this clock's, are not replaced.
-fn refuse_beside(post: &Post, now: Timestamp) -> Result<(), FleetError> {
-    let Ok(order) = serde_json::from_str::<Order>(&post.order.statement) else { return Ok(()) };
+/// An order that is being tried, and one that is from a later time than this clock's, are not replaced. One that this key has not signed is: anybody
+/// who may use the server could keep others from it.
+fn refuse_beside(post: &Post, own: PublicKey, now: Timestamp) -> Result<(), FleetError> {
+    let Ok(order) = post.order.read::<Order>(&[own]) else { return Ok(()) };
     if order.made_at >= now {
         let made_at = order.made_at;
         return Err(FleetError::Wrong(format!(
@@ -181,5 +182,39 @@ async fn wait(
             return Ok(said);
         }
         sleep(LOOKS).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::tests::key;
+
+    #[test]
+    fn what_somebody_else_puts_there_keeps_nobody_from_an_order() {
+        let (own, foreign) = (key(), key());
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let keep = Keep { group: "g".to_owned(), order: at(1_000) };
+        for (what, key, is_kept, now, expected) in [
+            ("tried", &own, false, 1_059, Some("is being tried until")),
+            ("over", &own, false, 1_060, None),
+            ("kept", &own, true, 1_001, None),
+            ("of a later time", &own, true, 1_000, Some("is this machine's clock behind?")),
+            ("of somebody else", &foreign, false, 1_001, None),
+            ("of somebody else, of a later time", &foreign, false, 999, None),
+        ] {
+            let order = Order {
+                group: "g".to_owned(),
+                made_at: at(1_000),
+                file: String::new(),
+                text: String::new(),
+                confirm_seconds: 60,
+            };
+            let keep = is_kept.then(|| signed(&keep, key).unwrap());
+            let post = Post { order: signed(&order, key).unwrap(), keep };
+            let why = refuse_beside(&post, own.public(), at(now)).err().map(|why| why.to_string());
+            assert!(why.is_some() == expected.is_some(), "{what}: {why:?}");
+            assert!(expected.is_none_or(|expected| why.unwrap().contains(expected)), "{what}");
+        }
     }
 }
