@@ -10,7 +10,7 @@ use dns::*;
 use gateway::config::Gateway;
 use gateway::event::{Event, Learned};
 use gateway::serve::{Server, listen, listen_datagrams};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -356,23 +356,17 @@ fn plain_names_of_the_packet_filter_are_looked_up_before_anybody_asks() {
     let domains =
         ["www.test", "zero.test", "private.test", "private.inside.test", "alias.test", "printer.local"];
     let (bed, told) = with_domains(&domains);
-    let mut found: Vec<String> = Vec::new();
-    while found.len() < 5 {
+    let mut found: BTreeMap<String, u32> = BTreeMap::new();
+    // One without a lifetime is asked for again, after some seconds, and on a busy machine before others are answered.
+    let zero = "zero.test 198.51.100.7 0";
+    while found.len() < 4 || found.get(zero).is_none_or(|times| *times < 2) {
         let learned = told.recv_timeout(patience()).unwrap();
         bed.server.acknowledged(&[learned.number]);
-        found.push(told_words(&learned));
+        *found.entry(told_words(&learned)).or_default() += 1;
     }
-    // One without a lifetime is asked for again, after some seconds.
-    found.sort();
-    let zero = "zero.test 198.51.100.7 0";
-    let expected = [
-        "alias.test 198.51.100.7 60",
-        "private.inside.test 10.0.0.1 60",
-        "www.test 198.51.100.7 60",
-        zero,
-        zero,
-    ];
-    assert_eq!(found, expected);
+    let expected =
+        ["alias.test 198.51.100.7 60", "private.inside.test 10.0.0.1 60", "www.test 198.51.100.7 60", zero];
+    assert_eq!(found.into_keys().collect::<Vec<_>>(), expected);
     assert_eq!(bed.upstream.seen("printer.local"), 0, "nobody outside is asked for what is of a network");
 }
 
