@@ -90,6 +90,9 @@ mod tests {
             .collect()
     }
 
+    /// The load, what arrives of it when, and the share of all that is held back, and how exactly.
+    type Row<'a> = (&'a str, f64, Vec<Option<f64>>, f64, f64);
+
     #[test]
     fn what_a_queue_takes_in_is_held_back_and_a_long_or_uneven_way_is_none() {
         let none = |_: usize| 0.0;
@@ -103,8 +106,7 @@ mod tests {
             let kept = |at: &f64| !(from..to).contains(at);
             queue(20_000.0, 1e7, 1e9, none).into_iter().map(|at| at.filter(kept)).collect()
         };
-        // The load, what arrives of it when, and the share of all that is held back, and how exactly.
-        let rows: [(&str, f64, Vec<Option<f64>>, f64, f64); 14] = [
+        let rows: [Row; 14] = [
             ("fast", 20_000.0, queue(20_000.0, 1e7, 1e9, none), 0.0, 0.0),
             ("as fast as it can", 20_000.0, queue(20_000.0, 20_100.0, 1e9, none), 0.0, 0.0),
             ("far away", 20_000.0, queue(20_000.0, 1e7, 1e9, far), 0.0, 0.0),
