@@ -23,7 +23,7 @@ test: export RAMPART_BENCH_HISTORY := off
 test: export FAILED_TESTS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/failed-tests
 test: export BEGUN_LANES := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/begun-lanes
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
-	@scripts/prepare test
+	@scripts/prepare test && scripts/prepare
 	cargo fmt --all --check
 	cargo xtask layout
 	cargo test --workspace --lib --bins --tests --locked --no-run
