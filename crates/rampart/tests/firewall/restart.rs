@@ -330,10 +330,14 @@ fn needs_root_what_cannot_be_carried_is_ended_with_a_reset() {
         let mut early = bed.connect(8080).unwrap();
         expect_echo(&mut early, "the first flow of the table");
         let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
-        for port in 1..=SMALLEST {
-            // The host may answer about a closed port that was asked before.
-            let _ = socket.send_to(b"x", (OUTSIDE, port));
-        }
+        // A slow machine loses some of so many at once.
+        until("each datagram has a flow", || {
+            for port in 1..=SMALLEST {
+                // The host may answer about a closed port that was asked before.
+                let _ = socket.send_to(b"x", (OUTSIDE, port));
+            }
+            bed.json(&["status"])["flows"]["open"].as_u64() == Some(u64::from(SMALLEST) + 1)
+        });
         let mut late = bed.connect(8080).unwrap();
         expect_echo(&mut late, "the last flow of the table");
         firewall.signal(Signal::SIGKILL);
