@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include "../net/headers.h"
 #include "../traffic/frames/stamp.h"
+#include "ends.h"
 #include "hop.h"
 #include "only.h"
 
@@ -95,18 +96,11 @@ struct memory {
 	__u64 seen;
 };
 
-/* Whom a client asked, of addresses the last word. */
-struct flow_key {
-	__be32 client;
-	__be32 server;
-	__be16 client_port;
-	__be16 server_port;
-};
-
+/* Whom a client asked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_FLOWS);
-	__type(key, struct flow_key);
+	__type(key, struct both_ends);
 	__type(value, __u32);
 } asked SEC(".maps");
 
@@ -114,13 +108,13 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_FLOWS);
-	__type(key, struct flow_key);
+	__type(key, struct both_ends);
 	__type(value, __u32);
 } proved SEC(".maps");
 
 /* What the policy looks at. */
 struct sides {
-	struct flow_key key;
+	struct both_ends key;
 	bool answers;	/* from a server */
 	bool has_ports;
 };

@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "../net/checksum.h"
 #include "../net/headers.h"
+#include "ends.h"
 #include "only.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
@@ -91,14 +92,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } numbers SEC(".maps");
-
-/* A connection by both ends, of addresses the last word. */
-struct both_ends {
-	__be32 client;
-	__be32 server;
-	__be16 client_port;
-	__be16 server_port;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -4,7 +4,7 @@
 use crate::FleetError;
 use crate::config::{Address, Agent};
 use crate::member::{InForce, Member, Memory, Step};
-use crate::report::{Firewall, Report, Standing};
+use crate::report::{Firewall, OrderState, Report};
 use crate::server::{FleetEvent, Server};
 use crate::statement::{Order, Post};
 use futures_util::StreamExt as _;
@@ -14,13 +14,11 @@ use rampart_client::{Client, ClientError, Operation};
 use ring::digest::{SHA256, digest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 /// How often an agent says how its firewall is.
@@ -51,73 +49,70 @@ struct Sent {
     after: u64,
 }
 
+/// What an agent does outside of itself, the server and the firewall.
+pub struct Outside<'a> {
+    /// Tells a person a line.
+    pub say: &'a dyn Fn(&str),
+    /// Puts what outlives the agent in the place of what was there, as a whole.
+    pub save: &'a dyn Fn(&[u8]) -> io::Result<()>,
+}
+
 /// An agent as it runs.
 pub struct Running<'a> {
     agent: &'a Agent,
     member: Member,
     firewall: Client,
-    file: PathBuf,
+    outside: Outside<'a>,
     kept: RefCell<Kept>,
-    /// What stands for the group, as it was told last.
+    /// What stands for the group, as far as it was heard.
     post: RefCell<Option<Post>>,
     /// Why it is not obeyed.
     trouble: RefCell<Option<String>>,
-    events_missed: RefCell<u64>,
-    /// One step at a time.
-    turn: Mutex<()>,
+    events_missed: Cell<u64>,
+    /// Another thing stands for the group.
     changed: Notify,
-    say: &'a dyn Fn(&str),
 }
 
 impl<'a> Running<'a> {
-    /// An agent that goes on where the last one ended. `folder` has what outlives it; `say` tells a person a line.
+    /// An agent that goes on where the last one ended, which had saved this.
     ///
     /// # Errors
-    /// What it had kept cannot be read.
+    /// What was saved cannot be read.
     pub fn new(
         agent: &'a Agent,
-        firewall: Client,
-        folder: &Path,
-        say: &'a dyn Fn(&str),
+        firewall: &Client,
+        saved: Option<&[u8]>,
+        outside: Outside<'a>,
     ) -> Result<Self, FleetError> {
-        let file = folder.join("agent.json");
-        let wrong = |error: &dyn std::fmt::Display| {
-            FleetError::Wrong(format!("cannot read {}: {error}", file.display()))
-        };
-        let kept = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kept::default(),
-            Err(error) => return Err(wrong(&error)),
-        };
+        let kept = saved.map_or_else(|| Ok(Kept::default()), serde_json::from_slice);
+        let kept = kept.map_err(|error| {
+            FleetError::Wrong(format!("what the agent remembers of orders cannot be read: {error}"))
+        })?;
         Ok(Self {
             agent,
             member: Member { group: agent.group.clone(), trust: agent.trust.clone() },
             firewall: firewall.with_patience(PATIENCE),
-            file,
+            outside,
             kept: RefCell::new(kept),
             post: RefCell::default(),
             trouble: RefCell::default(),
-            events_missed: RefCell::default(),
-            turn: Mutex::default(),
+            events_missed: Cell::default(),
             changed: Notify::new(),
-            say,
         })
     }
 
     /// Runs, and never returns.
     pub async fn run(&self, address: &Address) {
         loop {
-            let why = match Server::connect(address, &format!("rampart agent {}", self.agent.name)).await {
+            let Agent { name, group, .. } = self.agent;
+            let why = match Server::connect(address, &format!("rampart agent {name}")).await {
                 Ok(server) => {
-                    (self.say)(&format!(
-                        "agent {} of group {} has reached {}",
-                        self.agent.name, self.agent.group, address.url
-                    ));
+                    self.say(&format!("agent {name} of group {group} has reached {}", address.url));
                     self.serve(&server).await
                 }
                 Err(why) => why,
             };
-            (self.say)(&format!("{why}; trying again in {} s", PAUSE.as_secs()));
+            self.say(&format!("{why}; trying again in {} s", PAUSE.as_secs()));
             sleep(PAUSE).await;
         }
     }
@@ -125,32 +120,42 @@ impl<'a> Running<'a> {
     /// Works with a server until something of it goes wrong.
     async fn serve(&self, server: &Server) -> FleetError {
         tokio::select! {
-            why = self.obey(server) => why,
-            why = self.report(server) => why,
+            why = self.hear(server) => why,
+            why = self.obey_and_report(server) => why,
             why = self.send_events(server) => why,
         }
     }
 
-    async fn obey(&self, server: &Server) -> FleetError {
+    /// Notes what stands for the group, whenever it changes.
+    async fn hear(&self, server: &Server) -> FleetError {
         let posts = match server.posts(&self.agent.group).await {
             Ok(posts) => posts,
             Err(why) => return why,
         };
         let mut posts = pin!(posts);
-        while let Some(standing) = posts.next().await {
-            match standing {
-                Ok(standing) => *self.post.borrow_mut() = Some(standing.post),
+        while let Some(posted) = posts.next().await {
+            match posted {
+                Ok(posted) => *self.post.borrow_mut() = Some(posted.post),
                 Err(why) => return why,
             }
-            self.take_a_step(server).await;
             self.changed.notify_one();
         }
         FleetError::Server("the server tells no more of the group".to_owned())
     }
 
+    /// Does what is to be done, and says how the firewall is: at times, and whenever something else stands for the group.
+    async fn obey_and_report(&self, server: &Server) -> FleetError {
+        loop {
+            self.take_a_step(server).await;
+            if let Err(why) = self.report(server).await {
+                return why;
+            }
+            let _ = timeout(REPORTS, self.changed.notified()).await;
+        }
+    }
+
     /// Does what is to be done about what stands for the group.
     async fn take_a_step(&self, server: &Server) {
-        let _turn = self.turn.lock().await;
         let Some(post) = self.post.borrow().clone() else { return };
         let memory = self.kept.borrow().memory.clone();
         let step = self.member.step(&post, &memory, Timestamp::now());
@@ -158,11 +163,11 @@ impl<'a> Running<'a> {
             Ok(Step::Rest) => None,
             Ok(Step::Try(order)) => self.put_in_force(order).await.err(),
             Ok(Step::Follow(order)) => self.follow(order, server).await.err(),
-            Ok(Step::Keep { number }) => self.keep(number).await.err(),
+            Ok(Step::Confirm { number }) => self.confirm(number).await.err(),
             Err(why) => Some(format!("what stands for the group {} is not obeyed: {why}", self.agent.group)),
         };
-        if let Some(trouble) = &trouble {
-            (self.say)(trouble);
+        if let Some(trouble) = trouble.as_ref().filter(|it| self.trouble.borrow().as_ref() != Some(*it)) {
+            self.say(trouble);
         }
         *self.trouble.borrow_mut() = trouble;
     }
@@ -178,56 +183,48 @@ impl<'a> Running<'a> {
         };
         let firewall = self.firewall.acting_for(&format!("fleet-{made_at:.0}"));
         let applied = blocking(move || firewall.send::<Applied>(Operation::Apply, &new)).await;
-        let standing = match applied {
-            Ok(Applied { rolls_back_at: Some(until), number, .. }) => Standing::Waiting { until, number },
-            Ok(_) => Standing::Kept,
+        let state = match applied {
+            Ok(Applied { rolls_back_at: Some(until), number, .. }) => OrderState::Waiting { until, number },
+            Ok(_) => OrderState::Confirmed,
             Err(ClientError::Refused { status, refusal }) if status < 500 && status != TOO_OFTEN => {
-                Standing::Refused { why: refusal.problems.first().map_or(refusal.error, in_words) }
+                OrderState::Refused { why: refusal.problems.first().map_or(refusal.error, in_words) }
             }
             // It is tried again for as long as the order holds.
             Err(error) => return Err(format!("the order of {made_at} is not in force: {error}")),
         };
-        (self.say)(&format!("order of {made_at}: {}", standing.in_words()));
-        self.remember(Memory { order: Some(made_at), standing, sha256 })
+        self.say(&format!("order of {made_at}: {}", state.in_words()));
+        self.remember(Memory { order: Some(made_at), state, sha256 })
     }
 
-    /// Puts an order in force that the others keep already, and keeps it if the server can be reached under it.
+    /// Puts an order in force that is confirmed for the others already, and confirms it if the server can be reached under it.
     async fn follow(&self, order: Order, server: &Server) -> Result<(), String> {
         self.put_in_force(order).await?;
-        let standing = self.kept.borrow().memory.standing.clone();
-        let Standing::Waiting { until, number } = standing else { return Ok(()) };
+        let state = self.kept.borrow().memory.state.clone();
+        let OrderState::Waiting { until, number } = state else { return Ok(()) };
         while Timestamp::now() < until {
             if server.answers().await {
-                return self.keep(number).await;
+                return self.confirm(number).await;
             }
         }
         Err("the server cannot be reached under the order, which so does not stay".to_owned())
     }
 
-    async fn keep(&self, number: Option<u64>) -> Result<(), String> {
+    async fn confirm(&self, number: Option<u64>) -> Result<(), String> {
         let query: Vec<_> = number.iter().map(|it| ("number".to_owned(), it.to_string())).collect();
         let confirmed = self.ask::<Confirmed>(Operation::Confirm, query).await;
-        confirmed.map_err(|error| format!("the order cannot be kept: {error}"))?;
+        confirmed.map_err(|error| format!("the order cannot be confirmed: {error}"))?;
         let memory = self.kept.borrow().memory.clone();
-        (self.say)("the order stays");
-        self.remember(Memory { standing: Standing::Kept, ..memory })
+        self.say("the order stays");
+        self.remember(Memory { state: OrderState::Confirmed, ..memory })
     }
 
-    /// Says how the firewall is, at times and whenever something has changed.
-    async fn report(&self, server: &Server) -> FleetError {
-        loop {
-            self.take_a_step(server).await;
-            let report = self.look().await;
-            if let Err(why) = server.put_report(&report).await {
-                return why;
-            }
-            let firewall = self.firewall.clone();
-            if let Ok(metrics) = blocking(move || firewall.fetch(Operation::Metrics)).await
-                && let Err(why) = server.put_metrics(&self.agent.name, metrics).await
-            {
-                return why;
-            }
-            let _ = timeout(REPORTS, self.changed.notified()).await;
+    async fn report(&self, server: &Server) -> Result<(), FleetError> {
+        server.put_report(&self.look().await).await?;
+        let firewall = self.firewall.clone();
+        match blocking(move || firewall.fetch(Operation::Metrics)).await {
+            Ok(metrics) => server.put_metrics(&self.agent.name, metrics).await,
+            // The report has said why.
+            Err(_) => Ok(()),
         }
     }
 
@@ -242,7 +239,7 @@ impl<'a> Running<'a> {
             Ok((status, policy)) => {
                 let sha256 = hex(digest(&SHA256, policy.text.as_bytes()).as_ref());
                 let now = InForce { sha256: &sha256, waits: status.policy.rolls_back_at.is_some() };
-                troubles.extend(self.compare(now).await);
+                troubles.extend(self.compare(now));
                 troubles.extend(status.troubles);
                 Some(Firewall {
                     version: status.version,
@@ -262,21 +259,20 @@ impl<'a> Running<'a> {
             group: self.agent.group.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             order: memory.order,
-            standing: memory.standing,
+            order_state: memory.state,
             firewall,
-            events_missed: *self.events_missed.borrow(),
+            events_missed: self.events_missed.get(),
             troubles,
         }
     }
 
     /// Takes up what has come of the order at the firewall; what is to be said about it.
-    async fn compare(&self, now: InForce<'_>) -> Option<String> {
-        let _turn = self.turn.lock().await;
+    fn compare(&self, now: InForce<'_>) -> Option<String> {
         let memory = self.kept.borrow().memory.clone();
-        let standing = memory.looked_at(now);
-        if standing != memory.standing {
-            (self.say)(&format!("the order: {}", standing.in_words()));
-            return self.remember(Memory { standing, ..memory }).err();
+        let state = memory.looked_at(now);
+        if state != memory.state {
+            self.say(&format!("the order: {}", state.in_words()));
+            return self.remember(Memory { state, ..memory }).err();
         }
         memory
             .is_replaced(now)
@@ -302,7 +298,7 @@ impl<'a> Running<'a> {
         let query =
             [("after", after), ("limit", AT_ONCE)].map(|(key, value)| (key.to_owned(), value.to_string()));
         let events: Events = self.ask(Operation::Log, query.to_vec()).await?;
-        *self.events_missed.borrow_mut() += events.missed;
+        self.events_missed.set(self.events_missed.get() + events.missed);
         let name = &self.agent.name;
         let is_all = (events.events.len() as u64) < AT_ONCE;
         let new: Vec<_> =
@@ -310,7 +306,7 @@ impl<'a> Running<'a> {
         server.put_events(&new).await?;
         if !new.is_empty() || after == 0 {
             self.kept.borrow_mut().sent = Some(Sent { daemon: status.since, after: events.next });
-            self.write().map_err(FleetError::Server)?;
+            self.save().map_err(FleetError::Server)?;
         }
         Ok(!is_all)
     }
@@ -326,34 +322,30 @@ impl<'a> Running<'a> {
 
     fn remember(&self, memory: Memory) -> Result<(), String> {
         self.kept.borrow_mut().memory = memory;
-        self.changed.notify_one();
-        self.write()
+        self.save()
     }
 
-    /// Writes down what outlives the agent, as a whole.
-    fn write(&self) -> Result<(), String> {
-        let kept = serde_json::to_vec(&*self.kept.borrow()).unwrap_or_default();
-        let new = self.file.with_extension("new");
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(&kept)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.file)
-        });
-        written.map_err(|error| {
-            format!("cannot write {}: {error}: the agent would obey an old order again", self.file.display())
+    fn save(&self) -> Result<(), String> {
+        let kept = serde_json::to_vec(&*self.kept.borrow()).map_err(io::Error::other);
+        kept.and_then(|kept| (self.outside.save)(&kept)).map_err(|error| {
+            format!("cannot save what was obeyed, so an old order would be obeyed again: {error}")
         })
+    }
+
+    fn say(&self, text: &str) {
+        (self.outside.say)(text);
     }
 }
 
-impl Standing {
+impl OrderState {
     /// What came of an order, in words.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
             Self::None => "nothing yet".to_owned(),
-            Self::Waiting { until, .. } => format!("in force until {until:.0} unless it is kept"),
-            Self::Kept => "in force".to_owned(),
-            Self::CameBack => "went back to the policy before it".to_owned(),
+            Self::Waiting { until, .. } => format!("in force until {until:.0} unless it is confirmed"),
+            Self::Confirmed => "in force".to_owned(),
+            Self::RolledBack => "went back to the policy before it".to_owned(),
             Self::Refused { why } => format!("refused: {why}"),
         }
     }

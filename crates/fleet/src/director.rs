@@ -1,10 +1,10 @@
-//! What somebody does who directs a fleet: sends a policy to a group and keeps it once every firewall works by it, and sees how they are.
+//! What somebody does who directs a fleet: sends a policy to a group, and confirms it once every firewall works by it.
 
 use crate::FleetError;
 use crate::key::{PrivateKey, PublicKey};
-use crate::report::{Report, Standing};
-use crate::server::{FleetEvent, Heard, Server};
-use crate::statement::{Keep, Order, Post, Signed};
+use crate::report::{OrderState, Report};
+use crate::server::{Heard, Server};
+use crate::statement::{Confirmation, Order, Post, Signed, Statement};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -23,7 +23,7 @@ pub struct Wish {
     pub file: String,
     /// The policy.
     pub text: String,
-    /// Seconds after which firewalls go back unless the order is kept.
+    /// Seconds after which firewalls go back unless the order is confirmed.
     pub confirm_seconds: u32,
 }
 
@@ -32,10 +32,10 @@ pub struct Wish {
 pub struct Outcome {
     /// When the order was made.
     pub made_at: Timestamp,
-    /// Whether it stays.
-    pub is_kept: bool,
+    /// Whether it is confirmed everywhere, and stays.
+    pub is_confirmed: bool,
     /// What came of it at each firewall of the group, by name; null of those that said nothing in time.
-    pub firewalls: Vec<(String, Option<Standing>)>,
+    pub firewalls: Vec<(String, Option<OrderState>)>,
     /// Agents of the group that were stale when it was sent. They take it when they are back, if it stays.
     pub stale: Vec<String>,
 }
@@ -66,8 +66,8 @@ pub async fn apply(
         return Err(FleetError::Server(nobody_there(&wish.group, &stale)));
     }
     let before = server.post(&wish.group).await?;
-    if let Some(standing) = &before {
-        refuse_beside(&standing.post, key.public(), now)?;
+    if let Some(posted) = &before {
+        refuse_beside(&posted.post, key.public(), now)?;
     }
     let group = wish.group.clone();
     let order = Order {
@@ -77,51 +77,28 @@ pub async fn apply(
         text: wish.text,
         confirm_seconds: wish.confirm_seconds,
     };
-    let mut post = Post { order: signed(&order, key)?, keep: None };
-    let revision = server.put_post(&group, &post, before.map(|standing| standing.revision)).await?;
+    let mut post = Post { order: signed(&order, key)?, confirmation: None };
+    let revision = server.put_post(&group, &post, before.map(|posted| posted.revision)).await?;
     say(&format!("sent to {}", there.join(", ")));
     // Who confirms needs time to reach the firewalls before they go back.
     let seconds = SignedDuration::from_secs(order.confirm_seconds.into());
-    let is_tried = |standing: &Standing| !matches!(standing, Standing::None);
+    let is_tried = |state: &OrderState| *state != OrderState::None;
     let mut firewalls = wait(server, &there, now, now + seconds * 2 / 3, &is_tried, say).await?;
-    let works =
-        |standing: &Option<Standing>| matches!(standing, Some(Standing::Waiting { .. } | Standing::Kept));
-    let mut is_kept = firewalls.iter().all(|(_, standing)| works(standing));
-    if is_kept {
-        post.keep = Some(signed(&Keep { group: group.clone(), order: now }, key)?);
+    let works = |state: &Option<OrderState>| {
+        matches!(state, Some(OrderState::Waiting { .. } | OrderState::Confirmed))
+    };
+    let mut is_confirmed = firewalls.iter().all(|(_, state)| works(state));
+    if is_confirmed {
+        post.confirmation = Some(signed(&Confirmation { group: group.clone(), order: now }, key)?);
         server.put_post(&group, &post, Some(revision)).await?;
-        let is_over = |standing: &Standing| !matches!(standing, Standing::None | Standing::Waiting { .. });
+        let is_over = |state: &OrderState| !matches!(state, OrderState::None | OrderState::Waiting { .. });
         firewalls = wait(server, &there, now, now + seconds, &is_over, say).await?;
-        is_kept = firewalls.iter().all(|(_, standing)| *standing == Some(Standing::Kept));
+        is_confirmed = firewalls.iter().all(|(_, state)| *state == Some(OrderState::Confirmed));
     }
-    Ok(Outcome { made_at: now, is_kept, firewalls, stale })
+    Ok(Outcome { made_at: now, is_confirmed, firewalls, stale })
 }
 
-/// How the fleet is, by name.
-///
-/// # Errors
-/// The server does not answer.
-pub async fn status(server: &Server) -> Result<Vec<Heard>, FleetError> {
-    server.heard().await
-}
-
-/// The newest events of the fleet, or of one of its firewalls.
-///
-/// # Errors
-/// The server does not answer.
-pub async fn events(server: &Server, of: Option<&str>, most: usize) -> Result<Vec<FleetEvent>, FleetError> {
-    server.events(of, most).await
-}
-
-/// The metrics that a firewall's agent sent last, in Prometheus' text format.
-///
-/// # Errors
-/// The server does not answer, or knows none.
-pub async fn metrics(server: &Server, name: &str) -> Result<Vec<u8>, FleetError> {
-    server.metrics(name).await?.ok_or_else(|| FleetError::Wrong(format!("no agent {name} has sent metrics")))
-}
-
-fn signed(statement: &impl crate::statement::Statement, key: &PrivateKey) -> Result<Signed, FleetError> {
+fn signed(statement: &impl Statement, key: &PrivateKey) -> Result<Signed, FleetError> {
     Signed::new(statement, key).map_err(|error| FleetError::Wrong(format!("cannot write JSON: {error}")))
 }
 
@@ -149,7 +126,7 @@ fn refuse_beside(post: &Post, own: PublicKey, now: Timestamp) -> Result<(), Flee
         )));
     }
     let until = order.made_at + SignedDuration::from_secs(order.confirm_seconds.into());
-    if post.keep.is_none() && now < until {
+    if post.confirmation.is_none() && now < until {
         return Err(FleetError::Server(format!(
             "another policy is being tried until {until:.0}: try again after that"
         )));
@@ -163,22 +140,21 @@ async fn wait(
     names: &[String],
     order: Timestamp,
     until: Timestamp,
-    is_far: &dyn Fn(&Standing) -> bool,
+    is_far: &dyn Fn(&OrderState) -> bool,
     say: &dyn Fn(&str),
-) -> Result<Vec<(String, Option<Standing>)>, FleetError> {
-    let mut said: Vec<(String, Option<Standing>)> = names.iter().map(|name| (name.clone(), None)).collect();
+) -> Result<Vec<(String, Option<OrderState>)>, FleetError> {
+    let mut said: Vec<(String, Option<OrderState>)> = names.iter().map(|name| (name.clone(), None)).collect();
     loop {
         let reports: Vec<Report> = server.heard().await?.into_iter().map(|heard| heard.report).collect();
-        for (name, standing) in &mut said {
+        for (name, state) in &mut said {
             let report = reports.iter().find(|report| report.name == *name && report.order == Some(order));
-            let new = report.map(|report| report.standing.clone());
-            if new.is_some() && new != *standing {
-                say(&format!("{name}: {}", new.as_ref().map_or_else(String::new, Standing::in_words)));
-                *standing = new;
+            let new = report.map(|report| report.order_state.clone());
+            if new.is_some() && new != *state {
+                say(&format!("{name}: {}", new.as_ref().map_or_else(String::new, OrderState::in_words)));
+                *state = new;
             }
         }
-        if said.iter().all(|(_, standing)| standing.as_ref().is_some_and(is_far)) || Timestamp::now() >= until
-        {
+        if said.iter().all(|(_, state)| state.as_ref().is_some_and(is_far)) || Timestamp::now() >= until {
             return Ok(said);
         }
         sleep(LOOKS).await;
@@ -194,11 +170,11 @@ mod tests {
     fn what_somebody_else_puts_there_keeps_nobody_from_an_order() {
         let (own, foreign) = (key(), key());
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        let keep = Keep { group: "g".to_owned(), order: at(1_000) };
-        for (what, key, is_kept, now, expected) in [
+        let confirmation = Confirmation { group: "g".to_owned(), order: at(1_000) };
+        for (what, key, is_confirmed, now, expected) in [
             ("tried", &own, false, 1_059, Some("is being tried until")),
             ("over", &own, false, 1_060, None),
-            ("kept", &own, true, 1_001, None),
+            ("confirmed", &own, true, 1_001, None),
             ("of a later time", &own, true, 1_000, Some("is this machine's clock behind?")),
             ("of somebody else", &foreign, false, 1_001, None),
             ("of somebody else, of a later time", &foreign, false, 999, None),
@@ -210,8 +186,8 @@ mod tests {
                 text: String::new(),
                 confirm_seconds: 60,
             };
-            let keep = is_kept.then(|| signed(&keep, key).unwrap());
-            let post = Post { order: signed(&order, key).unwrap(), keep };
+            let confirmation = is_confirmed.then(|| signed(&confirmation, key).unwrap());
+            let post = Post { order: signed(&order, key).unwrap(), confirmation };
             let why = refuse_beside(&post, own.public(), at(now)).err().map(|why| why.to_string());
             assert!(why.is_some() == expected.is_some(), "{what}: {why:?}");
             assert!(expected.is_none_or(|expected| why.unwrap().contains(expected)), "{what}");

@@ -1,8 +1,8 @@
 //! What an agent does about what stands for its group. Pure: the time is an argument.
 
 use crate::key::PublicKey;
-use crate::report::Standing;
-use crate::statement::{Keep, Order, Post};
+use crate::report::OrderState;
+use crate::statement::{Confirmation, Order, Post};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct Memory {
     /// When the last order that it has acted upon was made.
     pub order: Option<Timestamp>,
     /// What came of it.
-    pub standing: Standing,
+    pub state: OrderState,
     /// SHA-256 of its policy, in hexadecimal digits.
     #[serde(default)]
     pub sha256: String,
@@ -42,10 +42,10 @@ pub struct InForce<'a> {
 impl Memory {
     /// What has come of the order meanwhile: its time may be over, and somebody at the firewall may have confirmed it or gone back.
     #[must_use]
-    pub fn looked_at(&self, now: InForce<'_>) -> Standing {
-        match &self.standing {
-            Standing::Waiting { .. } if now.sha256 != self.sha256 => Standing::CameBack,
-            Standing::Waiting { .. } if !now.waits => Standing::Kept,
+    pub fn looked_at(&self, now: InForce<'_>) -> OrderState {
+        match &self.state {
+            OrderState::Waiting { .. } if now.sha256 != self.sha256 => OrderState::RolledBack,
+            OrderState::Waiting { .. } if !now.waits => OrderState::Confirmed,
             other => other.clone(),
         }
     }
@@ -53,7 +53,7 @@ impl Memory {
     /// Whether somebody has put another policy in force than the order that stays.
     #[must_use]
     pub fn is_replaced(&self, now: InForce<'_>) -> bool {
-        self.standing == Standing::Kept && now.sha256 != self.sha256
+        self.state == OrderState::Confirmed && now.sha256 != self.sha256
     }
 }
 
@@ -62,12 +62,12 @@ impl Memory {
 pub enum Step {
     /// Nothing.
     Rest,
-    /// Put an order in force, to be kept if the group keeps it.
+    /// Put an order in force, to be confirmed when the group has it.
     Try(Order),
-    /// Put an order in force that the group has kept already. It stays if the server can still be reached.
+    /// Put an order in force that is confirmed for the group already. It stays if the server can still be reached.
     Follow(Order),
-    /// Keep the order that is in force.
-    Keep {
+    /// Confirm the order that is in force.
+    Confirm {
         /// Its number in the firewall's history.
         number: Option<u64>,
     },
@@ -89,26 +89,27 @@ impl Member {
         if memory.order.is_some_and(|last| order.made_at < last) {
             return Err(format!("it was made at {}, and a later one was obeyed already", order.made_at));
         }
-        let is_kept = self.is_kept(post, &order)?;
+        let is_confirmed = self.is_confirmed(post, &order)?;
         if memory.order == Some(order.made_at) {
-            return Ok(match &memory.standing {
-                Standing::Waiting { number, .. } if is_kept => Step::Keep { number: *number },
+            return Ok(match &memory.state {
+                OrderState::Waiting { number, .. } if is_confirmed => Step::Confirm { number: *number },
                 _ => Step::Rest,
             });
         }
         let is_in_time = now < order.made_at + SignedDuration::from_secs(order.confirm_seconds.into());
-        Ok(match (is_kept, is_in_time) {
+        Ok(match (is_confirmed, is_in_time) {
             (true, _) => Step::Follow(order),
             (false, true) => Step::Try(order),
-            // Nobody keeps it any more.
+            // Nobody confirms it any more.
             (false, false) => Step::Rest,
         })
     }
 
-    fn is_kept(&self, post: &Post, order: &Order) -> Result<bool, String> {
-        let Some(keep) = &post.keep else { return Ok(false) };
-        let keep: Keep = keep.read(&self.trust).map_err(|why| format!("that it is kept: {why}"))?;
-        Ok(keep.group == self.group && keep.order == order.made_at)
+    fn is_confirmed(&self, post: &Post, order: &Order) -> Result<bool, String> {
+        let Some(confirmation) = &post.confirmation else { return Ok(false) };
+        let confirmation: Confirmation =
+            confirmation.read(&self.trust).map_err(|why| format!("its confirmation: {why}"))?;
+        Ok(confirmation.group == self.group && confirmation.order == order.made_at)
     }
 }
 
@@ -133,28 +134,36 @@ mod tests {
             text: "[zones]".to_owned(),
             confirm_seconds: 60,
         };
-        let after = |order: &str, standing| Memory { order: Some(at(order)), standing, ..Memory::default() };
-        let waiting = || after("10:00", Standing::Waiting { until: at("11:00"), number: Some(7) });
-        let refused = || after("10:00", Standing::Refused { why: String::new() });
+        let after = |order: &str, state| Memory { order: Some(at(order)), state, ..Memory::default() };
+        let waiting = || after("10:00", OrderState::Waiting { until: at("11:00"), number: Some(7) });
+        let refused = || after("10:00", OrderState::Refused { why: String::new() });
         let new = Memory::default;
         let try_it = || Ok(Step::Try(order("branches")));
         let follow = || Ok(Step::Follow(order("branches")));
-        let keep = || Ok(Step::Keep { number: Some(7) });
-        for (what, key, group, kept, memory, now, expected) in [
+        let confirm = || Ok(Step::Confirm { number: Some(7) });
+        for (what, key, group, confirmed, memory, now, expected) in [
             ("new", &own, "branches", "", new(), "10:05", try_it()),
             ("at its last moment", &own, "branches", "", new(), "10:59", try_it()),
             ("too late", &own, "branches", "", new(), "11:00", Ok(Step::Rest)),
-            ("too late, and kept by the others", &own, "branches", "10:00", new(), "40:00", follow()),
-            ("after an older one", &own, "branches", "", after("09:00", Standing::Kept), "10:05", try_it()),
-            ("kept", &own, "branches", "10:00", waiting(), "10:30", keep()),
-            ("another one is kept", &own, "branches", "09:00", waiting(), "10:30", Ok(Step::Rest)),
-            ("not kept yet", &own, "branches", "", waiting(), "10:30", Ok(Step::Rest)),
+            ("too late, and confirmed for the others", &own, "branches", "10:00", new(), "40:00", follow()),
             (
-                "kept too late",
+                "after an older one",
+                &own,
+                "branches",
+                "",
+                after("09:00", OrderState::Confirmed),
+                "10:05",
+                try_it(),
+            ),
+            ("confirmed", &own, "branches", "10:00", waiting(), "10:30", confirm()),
+            ("another one is confirmed", &own, "branches", "09:00", waiting(), "10:30", Ok(Step::Rest)),
+            ("not confirmed yet", &own, "branches", "", waiting(), "10:30", Ok(Step::Rest)),
+            (
+                "confirmed too late",
                 &own,
                 "branches",
                 "10:00",
-                after("10:00", Standing::CameBack),
+                after("10:00", OrderState::RolledBack),
                 "12:00",
                 Ok(Step::Rest),
             ),
@@ -164,7 +173,7 @@ mod tests {
                 &own,
                 "branches",
                 "10:00",
-                after("11:00", Standing::Kept),
+                after("11:00", OrderState::Confirmed),
                 "12:00",
                 Err("a later one was"),
             ),
@@ -172,9 +181,10 @@ mod tests {
             ("signed by somebody", &foreign, "branches", "", new(), "10:05", Err("no key under `trust`")),
             ("for others", &own, "all", "", new(), "10:05", Err("signed for the group \"all\"")),
         ] {
-            let keep = (!kept.is_empty()).then(|| Keep { group: group.to_owned(), order: at(kept) });
-            let keep = keep.map(|keep| Signed::new(&keep, key).unwrap());
-            let post = Post { order: Signed::new(&order(group), key).unwrap(), keep };
+            let confirmation = (!confirmed.is_empty())
+                .then(|| Confirmation { group: group.to_owned(), order: at(confirmed) });
+            let confirmation = confirmation.map(|it| Signed::new(&it, key).unwrap());
+            let post = Post { order: Signed::new(&order(group), key).unwrap(), confirmation };
             let now = at(now);
             match (member.step(&post, &memory, now), expected) {
                 (Ok(step), Ok(expected)) => assert_eq!(step, expected, "{what}"),
@@ -185,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_sign_cannot_keep() {
+    fn who_may_not_sign_cannot_confirm() {
         let (own, foreign) = (key(), key());
         let member = Member { group: "g".to_owned(), trust: vec![own.public()] };
         let order = Order {
@@ -195,30 +205,30 @@ mod tests {
             text: String::new(),
             confirm_seconds: 60,
         };
-        let keep = Keep { group: "g".to_owned(), order: order.made_at };
+        let confirmation = Confirmation { group: "g".to_owned(), order: order.made_at };
         let post = Post {
             order: Signed::new(&order, &own).unwrap(),
-            keep: Some(Signed::new(&keep, &foreign).unwrap()),
+            confirmation: Some(Signed::new(&confirmation, &foreign).unwrap()),
         };
-        let waiting = Standing::Waiting { until: at("01:00"), number: None };
-        let memory = Memory { order: Some(order.made_at), standing: waiting, ..Memory::default() };
-        assert!(member.step(&post, &memory, at("00:30")).unwrap_err().contains("that it is kept: no key"));
+        let waiting = OrderState::Waiting { until: at("01:00"), number: None };
+        let memory = Memory { order: Some(order.made_at), state: waiting, ..Memory::default() };
+        assert!(member.step(&post, &memory, at("00:30")).unwrap_err().contains("its confirmation: no key"));
     }
 
     #[test]
     fn what_has_come_of_an_order_is_seen_at_the_firewall() {
-        let waiting = || Standing::Waiting { until: at("11:00"), number: Some(7) };
-        for (standing, sha256, waits, expected, is_replaced) in [
+        let waiting = || OrderState::Waiting { until: at("11:00"), number: Some(7) };
+        for (state, sha256, waits, expected, is_replaced) in [
             (waiting(), "own", true, waiting(), false),
-            (waiting(), "own", false, Standing::Kept, false),
-            (waiting(), "other", false, Standing::CameBack, false),
-            (waiting(), "other", true, Standing::CameBack, false),
-            (Standing::Kept, "own", false, Standing::Kept, false),
-            (Standing::Kept, "other", false, Standing::Kept, true),
-            (Standing::CameBack, "other", false, Standing::CameBack, false),
-            (Standing::None, "other", false, Standing::None, false),
+            (waiting(), "own", false, OrderState::Confirmed, false),
+            (waiting(), "other", false, OrderState::RolledBack, false),
+            (waiting(), "other", true, OrderState::RolledBack, false),
+            (OrderState::Confirmed, "own", false, OrderState::Confirmed, false),
+            (OrderState::Confirmed, "other", false, OrderState::Confirmed, true),
+            (OrderState::RolledBack, "other", false, OrderState::RolledBack, false),
+            (OrderState::None, "other", false, OrderState::None, false),
         ] {
-            let memory = Memory { order: None, standing, sha256: "own".to_owned() };
+            let memory = Memory { order: None, state, sha256: "own".to_owned() };
             let now = InForce { sha256, waits };
             assert_eq!(memory.looked_at(now), expected, "{memory:?} {now:?}");
             assert_eq!(memory.is_replaced(now), is_replaced, "{memory:?} {now:?}");

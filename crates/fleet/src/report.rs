@@ -15,7 +15,7 @@ pub struct Report {
     /// When the last order that it has acted upon was made; null before the first.
     pub order: Option<Timestamp>,
     /// What came of it.
-    pub standing: Standing,
+    pub order_state: OrderState,
     /// The firewall; null if it does not answer.
     pub firewall: Option<Firewall>,
     /// Events of the firewall that were gone before the agent could send them, since it was started.
@@ -40,11 +40,11 @@ pub struct Firewall {
 /// What came of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
-pub enum Standing {
+pub enum OrderState {
     /// There was none.
     #[default]
     None,
-    /// It is in force, and goes away unless it is kept.
+    /// It is in force, and goes away unless it is confirmed.
     Waiting {
         /// When it goes.
         until: Timestamp,
@@ -52,9 +52,9 @@ pub enum Standing {
         number: Option<u64>,
     },
     /// It is in force and stays.
-    Kept,
-    /// It was in force, and nobody kept it in time, or somebody has gone back at the firewall.
-    CameBack,
+    Confirmed,
+    /// It was in force, and nobody confirmed it in time, or somebody has gone back at the firewall.
+    RolledBack,
     /// The firewall took it not.
     Refused {
         /// Why.

@@ -44,7 +44,7 @@ pub struct Server {
 
 /// What stands for a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct Posted {
     /// What it is.
     pub post: Post,
     /// The server's number of it, by which nobody replaces what he has not seen.
@@ -100,21 +100,21 @@ impl Server {
     }
 
     /// What stands for a group.
-    pub(crate) async fn post(&self, group: &str) -> Result<Option<Standing>, FleetError> {
+    pub(crate) async fn post(&self, group: &str) -> Result<Option<Posted>, FleetError> {
         let entry = self.orders.entry(group).await;
         let entry = entry.map_err(|error| FleetError::of_server("say what stands for the group", &error))?;
-        entry.filter(is_there).map(|entry| standing(&entry)).transpose()
+        entry.filter(is_there).map(|entry| posted(&entry)).transpose()
     }
 
     /// What stands for a group, now and whenever it changes.
     pub(crate) async fn posts(
         &self,
         group: &str,
-    ) -> Result<impl futures_util::Stream<Item = Result<Standing, FleetError>> + use<>, FleetError> {
+    ) -> Result<impl futures_util::Stream<Item = Result<Posted, FleetError>> + use<>, FleetError> {
         let watch = self.orders.watch_with_history(group).await;
         let watch = watch.map_err(|error| FleetError::of_server("tell what stands for the group", &error))?;
         Ok(watch.filter_map(async |entry| match entry {
-            Ok(entry) => is_there(&entry).then(|| standing(&entry)),
+            Ok(entry) => is_there(&entry).then(|| posted(&entry)),
             Err(error) => Some(Err(FleetError::of_server("tell what stands for the group", &error))),
         }))
     }
@@ -136,7 +136,10 @@ impl Server {
     }
 
     /// What each agent said last, by name.
-    pub(crate) async fn heard(&self) -> Result<Vec<Heard>, FleetError> {
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn heard(&self) -> Result<Vec<Heard>, FleetError> {
         let failed = |error: &dyn std::fmt::Display| FleetError::of_server("list its agents", error);
         let mut keys = self.agents.keys().await.map_err(|error| failed(&error))?;
         let mut heard = Vec::new();
@@ -164,10 +167,14 @@ impl Server {
         put.map(drop).map_err(|error| FleetError::of_server("take metrics", &error))
     }
 
-    /// The metrics that an agent sent last.
-    pub(crate) async fn metrics(&self, name: &str) -> Result<Option<Vec<u8>>, FleetError> {
+    /// The metrics that an agent sent last, in Prometheus' text format.
+    ///
+    /// # Errors
+    /// The server does not answer, or knows none.
+    pub async fn metrics(&self, name: &str) -> Result<Vec<u8>, FleetError> {
         let got = self.metrics.get(name).await;
-        got.map(|text| text.map(Into::into)).map_err(|error| FleetError::of_server("say metrics", &error))
+        let text = got.map_err(|error| FleetError::of_server("say metrics", &error))?;
+        text.map(Into::into).ok_or_else(|| FleetError::Wrong(format!("no agent {name} has sent metrics")))
     }
 
     /// Sends events, and waits until the server has them. Those that it has already it leaves out.
@@ -189,7 +196,10 @@ impl Server {
     }
 
     /// The newest events, of all agents or of one, the oldest of them first.
-    pub(crate) async fn events(&self, of: Option<&str>, most: usize) -> Result<Vec<FleetEvent>, FleetError> {
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn events(&self, of: Option<&str>, most: usize) -> Result<Vec<FleetEvent>, FleetError> {
         let failed = |error: &dyn std::fmt::Display| FleetError::of_server("say events", error);
         let subject = format!("{EVENTS_OF}{}", of.unwrap_or("*"));
         let info = self.events.get_info().await.map_err(|error| failed(&error))?;
@@ -277,10 +287,10 @@ fn is_there(entry: &Entry) -> bool {
     entry.operation == Operation::Put
 }
 
-fn standing(entry: &Entry) -> Result<Standing, FleetError> {
+fn posted(entry: &Entry) -> Result<Posted, FleetError> {
     let post = serde_json::from_slice(&entry.value)
         .map_err(|error| FleetError::Server(format!("what stands for the group cannot be read: {error}")))?;
-    Ok(Standing { post, revision: entry.revision })
+    Ok(Posted { post, revision: entry.revision })
 }
 
 fn moment(entry: &Entry) -> Timestamp {

@@ -1,4 +1,4 @@
-//! What a group is told, signed: a policy, and that it stays. Pure.
+//! What is signed for a group: a policy, and that it is confirmed. Pure.
 
 use crate::key::{PrivateKey, PublicKey};
 use base64::Engine as _;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Post {
     /// The policy.
     pub order: Signed,
-    /// That it stays; absent while the group is tried.
+    /// That it is confirmed; absent while it is tried.
     #[serde(default)]
-    pub keep: Option<Signed>,
+    pub confirmation: Option<Signed>,
 }
 
 /// A statement that somebody has signed. The text is kept as it was signed.
@@ -43,7 +43,7 @@ pub struct Order {
     pub file: String,
     /// The policy.
     pub text: String,
-    /// Seconds after which a firewall goes back unless the order is kept, 10 to 3600.
+    /// Seconds after which a firewall goes back unless the order is confirmed, 10 to 3600.
     pub confirm_seconds: u32,
 }
 
@@ -51,17 +51,17 @@ impl Statement for Order {
     const KIND: &'static str = "rampart fleet: order 1";
 }
 
-/// An order stays.
+/// An order is confirmed: it stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
+pub struct Confirmation {
     /// The group.
     pub group: String,
     /// When the order was made.
     pub order: Timestamp,
 }
 
-impl Statement for Keep {
-    const KIND: &'static str = "rampart fleet: keep 1";
+impl Statement for Confirmation {
+    const KIND: &'static str = "rampart fleet: confirmation 1";
 }
 
 impl Signed {
@@ -104,9 +104,10 @@ pub(crate) mod tests {
     #[test]
     fn a_statement_is_read_only_as_it_was_signed_by_somebody_who_is_trusted() {
         let (own, foreign) = (key(), key());
-        let keep = Keep { group: "branches".to_owned(), order: "2026-11-27T10:00:00Z".parse().unwrap() };
-        let signed = Signed::new(&keep, &own).unwrap();
-        assert_eq!(signed.read::<Keep>(&[foreign.public(), own.public()]), Ok(keep));
+        let confirmation =
+            Confirmation { group: "branches".to_owned(), order: "2026-11-27T10:00:00Z".parse().unwrap() };
+        let signed = Signed::new(&confirmation, &own).unwrap();
+        assert_eq!(signed.read::<Confirmation>(&[foreign.public(), own.public()]), Ok(confirmation));
         let unsigned = "no key under `trust` has signed it";
         let changed = Signed { statement: signed.statement.replace("branches", "all"), ..signed.clone() };
         let no_signature = Signed { signature: "!".to_owned(), ..signed.clone() };
@@ -116,7 +117,7 @@ pub(crate) mod tests {
             ("changed", &changed, vec![own.public()]),
             ("no signature", &no_signature, vec![own.public()]),
         ] {
-            assert_eq!(signed.read::<Keep>(&trusted).unwrap_err(), unsigned, "{what}");
+            assert_eq!(signed.read::<Confirmation>(&trusted).unwrap_err(), unsigned, "{what}");
         }
         // What was signed as one kind is no other, even if it has its keys.
         assert_eq!(signed.read::<Order>(&[own.public()]).unwrap_err(), unsigned);

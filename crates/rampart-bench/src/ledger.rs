@@ -136,7 +136,7 @@ fn without(drops: BTreeMap<String, u64>, mut counted: u64) -> BTreeMap<String, u
 
 /// Which of two trials stands, of which the first lost frames that no counter explained and the second was made to explain them: a trial that
 /// loses less explains nothing, and a firewall that does not count what it drops must not have two chances where others have one.
-pub(crate) fn standing(unexplained: TrialOutcome, again: TrialOutcome) -> TrialOutcome {
+pub(crate) fn that_counts(unexplained: TrialOutcome, again: TrialOutcome) -> TrialOutcome {
     let lost = |outcome: &TrialOutcome| outcome.ledger.sent().saturating_sub(outcome.ledger.received);
     let residual = unexplained.ledger.residual();
     let failed = again.shows_misconduct() || !again.faults.is_empty();
@@ -205,7 +205,7 @@ mod tests {
             (7, 20, "", 980, false),
             (7, 0, "it hung", 1000, false),
         ] {
-            let stands = standing(trial(first, ""), trial(again, fault));
+            let stands = that_counts(trial(first, ""), trial(again, fault));
             let found = (stands.ledger.received, stands.ledger.residual() == 0 && !stands.remarks.is_empty());
             assert_eq!(found, (received, explained), "{first} {again} {fault}");
         }

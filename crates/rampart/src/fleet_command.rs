@@ -8,18 +8,18 @@ use crate::table::{Side, Table, grouped, of, span};
 use crate::{output, read_text, whole_file};
 use clap::{Args, Subcommand};
 use fleet::FleetError;
-use fleet::agent::Running;
+use fleet::agent::{Outside, Running};
 use fleet::config::{Config, FILE, check_name};
 use fleet::director::{self, Outcome, Wish, is_stale};
 use fleet::key::PrivateKey;
-use fleet::report::Standing;
+use fleet::report::OrderState;
 use fleet::server::{FleetEvent, Heard, Server};
 use jiff::Timestamp;
 use policy::Policy;
 use rampart_client::Client;
 use serde_json::json;
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ pub(crate) enum FleetCommand {
   rampart fleet apply branches.toml --group branches --key /root/fleet.key
   rampart fleet apply branches.toml --group branches --key /root/fleet.key --confirm 300
 
-Exit status: 0 every firewall whose agent is there has kept it; 2 a firewall refused it; 3 it did not stay.")]
+Exit status: 0 every firewall whose agent is there has confirmed it; 2 a firewall refused it; 3 it did not stay.")]
     Apply(SendArgs),
     /// Show the firewalls of the fleet: which have not been heard for 35 s, and what came of the last policy.
     #[command(after_help = "Examples:
@@ -129,12 +129,20 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let agent = config.agent.ok_or_else(|| {
         Failure::Wrong(format!("{} has no [agent]: it says which firewall this is", args.config.display()))
     })?;
-    let state = args.state.display();
+    let shown = args.state.display();
     DirBuilder::new().recursive(true).mode(0o700).create(&args.state).map_err(|error| {
-        Failure::Wrong(format!("cannot make {state}: {error}: name another folder with --state"))
+        Failure::Wrong(format!("cannot make {shown}: {error}: name another folder with --state"))
     })?;
+    let file = args.state.join("agent.json");
+    let saved = match whole_file::read(&file) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::Wrong(format!("cannot read {}: {error}", file.display()))),
+    };
     let say = |text: &str| output::say(format_args!("rampart agent: {}", escaped(text)));
-    let running = Running::new(&agent, Client::new(args.socket.as_deref())?, &args.state, &say)?;
+    let save = |bytes: &[u8]| whole_file::replace(&file, 0o600, bytes);
+    let outside = Outside { say: &say, save: &save };
+    let running = Running::new(&agent, &Client::new(args.socket.as_deref())?, saved.as_deref(), outside)?;
     runtime()?.block_on(running.run(&config.server));
     Ok(ExitCode::SUCCESS)
 }
@@ -157,14 +165,14 @@ pub(crate) fn run(args: &FleetArgs, json: bool) -> Result<String, Failure> {
         }
         FleetCommand::Status { group } => {
             let (runtime, server) = connected()?;
-            let mut heard = runtime.block_on(director::status(&server))?;
+            let mut heard = runtime.block_on(server.heard())?;
             heard.retain(|heard| group.as_ref().is_none_or(|group| heard.report.group == *group));
             Ok(shown(&heard, Timestamp::now(), json))
         }
         FleetCommand::Log { firewall, limit, local } => {
             firewall.iter().try_for_each(|name| check_name(name)).map_err(Failure::Wrong)?;
             let (runtime, server) = connected()?;
-            let events = runtime.block_on(director::events(&server, firewall.as_deref(), *limit as usize))?;
+            let events = runtime.block_on(server.events(firewall.as_deref(), *limit as usize))?;
             let clock = Clock::new(*local);
             let of_firewall =
                 |it: &FleetEvent| format!("{} {}", escaped(&it.firewall), line(&it.event, &clock));
@@ -177,7 +185,7 @@ pub(crate) fn run(args: &FleetArgs, json: bool) -> Result<String, Failure> {
         FleetCommand::Metrics { firewall } => {
             check_name(firewall).map_err(Failure::Wrong)?;
             let (runtime, server) = connected()?;
-            let text = runtime.block_on(director::metrics(&server, firewall))?;
+            let text = runtime.block_on(server.metrics(firewall))?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         }
     }
@@ -221,7 +229,7 @@ fn wish(args: &SendArgs) -> Result<(PrivateKey, Wish), Failure> {
 
 /// What came of a policy: success only if it stays everywhere.
 fn came_of(outcome: &Outcome, json: bool) -> Result<String, Failure> {
-    if outcome.is_kept {
+    if outcome.is_confirmed {
         let stale = match outcome.stale.as_slice() {
             [] => String::new(),
             stale => format!("; {} will take it when heard again", stale.join(", ")),
@@ -233,16 +241,16 @@ fn came_of(outcome: &Outcome, json: bool) -> Result<String, Failure> {
             }
         });
     }
-    let line = |(name, standing): &(String, Option<Standing>)| {
+    let line = |(name, state): &(String, Option<OrderState>)| {
         format!(
             "\n  {name}: {}",
-            standing.as_ref().map_or_else(|| "said nothing in time".to_owned(), Standing::in_words)
+            state.as_ref().map_or_else(|| "said nothing in time".to_owned(), OrderState::in_words)
         )
     };
     let lines: String = outcome.firewalls.iter().map(line).collect();
     let text = format!("the policy does not stay; firewalls that took it go back by themselves{lines}");
     let is_refused =
-        |(_, standing): &(String, Option<Standing>)| matches!(standing, Some(Standing::Refused { .. }));
+        |(_, state): &(String, Option<OrderState>)| matches!(state, Some(OrderState::Refused { .. }));
     Err(match outcome.firewalls.iter().any(is_refused) {
         true => Failure::Wrong(text),
         false => Failure::Machine(text),
@@ -281,7 +289,7 @@ fn shown(heard: &[Heard], now: Timestamp, json: bool) -> String {
             firewall.map_or_else(|| "does not answer".to_owned(), |firewall| firewall.file.clone()),
             number(|firewall| firewall.rules),
             number(|firewall| firewall.flows_open),
-            report.standing.in_words(),
+            report.order_state.in_words(),
         ];
         table.row(cells.map(|cell| escaped(&cell)));
         for trouble in &report.troubles {
@@ -309,13 +317,13 @@ mod tests {
     use super::*;
     use fleet::report::{Firewall, Report};
 
-    fn heard(name: &str, seconds_ago: i64, firewall: Option<Firewall>, standing: Standing) -> Heard {
+    fn heard(name: &str, seconds_ago: i64, firewall: Option<Firewall>, order_state: OrderState) -> Heard {
         let report = Report {
             name: name.to_owned(),
             group: "branches".to_owned(),
             version: "0.1.0".to_owned(),
             order: None,
-            standing,
+            order_state,
             firewall,
             events_missed: 0,
             troubles: vec![format!("{name} has\n\u{1b}[2Jtrouble")],
@@ -329,8 +337,8 @@ mod tests {
             Some(Firewall { version: "0.1.0".to_owned(), file: file.to_owned(), rules: 4, flows_open: 1_234 })
         };
         let heard = [
-            heard("bern", 36, None, Standing::CameBack),
-            heard("zug", 35, firewall("p\n.toml"), Standing::Refused { why: "p.toml:1:1: no".to_owned() }),
+            heard("bern", 36, None, OrderState::RolledBack),
+            heard("zug", 35, firewall("p\n.toml"), OrderState::Refused { why: "p.toml:1:1: no".to_owned() }),
         ];
         let now = Timestamp::from_second(1_000).unwrap();
         let lines = [
@@ -343,24 +351,21 @@ mod tests {
         assert_eq!(shown(&heard, now, false).lines().collect::<Vec<_>>(), lines);
         let json: serde_json::Value = serde_json::from_str(&shown(&heard, now, true)).unwrap();
         assert_eq!(json["firewalls"][0]["is_stale"], true);
-        assert_eq!(json["firewalls"][1]["standing"]["is"], "refused");
+        assert_eq!(json["firewalls"][1]["order_state"]["is"], "refused");
         assert!(shown(&[], now, false).contains("no agent"));
     }
 
     #[test]
     fn a_policy_that_does_not_stay_says_where() {
-        let outcome = |is_kept, firewalls: &[(&str, Option<Standing>)]| Outcome {
+        let outcome = |is_confirmed, firewalls: &[(&str, Option<OrderState>)]| Outcome {
             made_at: Timestamp::UNIX_EPOCH,
-            is_kept,
-            firewalls: firewalls
-                .iter()
-                .map(|(name, standing)| ((*name).to_owned(), standing.clone()))
-                .collect(),
+            is_confirmed,
+            firewalls: firewalls.iter().map(|(name, state)| ((*name).to_owned(), state.clone())).collect(),
             stale: vec!["bern".to_owned()],
         };
-        let kept = came_of(&outcome(true, &[("zug", Some(Standing::Kept))]), false).unwrap();
-        assert_eq!(kept, "in force at 1 firewall and stays; bern will take it when heard again\n");
-        let refused = Standing::Refused { why: "no".to_owned() };
+        let text = came_of(&outcome(true, &[("zug", Some(OrderState::Confirmed))]), false).unwrap();
+        assert_eq!(text, "in force at 1 firewall and stays; bern will take it when heard again\n");
+        let refused = OrderState::Refused { why: "no".to_owned() };
         for (firewalls, status, line) in [
             (vec![("zug", None)], 3, "\n  zug: said nothing in time"),
             (

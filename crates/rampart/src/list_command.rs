@@ -1,20 +1,71 @@
 //! `rampart list`: files of lists, without a firewall.
 
-use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
 use crate::list_files::{counts, entries_of};
 use crate::output::outln;
 use crate::whole_file;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use policy::address::AddressSet;
 use policy::lists::{Broken, Contents, Ends, List, Origin, compiled};
 use serde_json::json;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Ranges that `diff` shows of each kind; all are counted.
 const SHOWN: usize = 100;
+
+/// What can be done with a file of a list. Without a firewall, and without being root.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ListCommand {
+    /// Compile a list, which is read faster then.
+    #[command(after_help = "Examples:
+  rampart list compile bad.txt bad.list
+  rampart list compile countries.csv swiss.list --country CH --country LI")]
+    Compile {
+        /// The list: text, compressed text, or compiled.
+        file: PathBuf,
+        /// The compiled list; replaced as a whole.
+        to: PathBuf,
+        #[command(flatten)]
+        how: ListArgs,
+    },
+    /// Say which addresses are on a list. Exit with status 1 if one of them is not.
+    #[command(after_help = "Examples:
+  rampart list test bad.txt 192.0.2.1 2001:db8::1")]
+    Test {
+        /// The list.
+        file: PathBuf,
+        /// Addresses.
+        #[arg(required = true)]
+        addresses: Vec<IpAddr>,
+        #[command(flatten)]
+        how: ListArgs,
+    },
+    /// Show what one list has and another has not.
+    #[command(after_help = "Examples:
+  rampart list diff bad.txt bad.new.txt")]
+    Diff {
+        /// The list before.
+        before: PathBuf,
+        /// The list after.
+        after: PathBuf,
+        #[command(flatten)]
+        how: ListArgs,
+    },
+}
+
+/// How the file of a list is read.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The file is a table of countries: take this one's entries. May be given again.
+    #[arg(long = "country", value_name = "CODE")]
+    pub(crate) countries: Vec<String>,
+    /// Leave lines out that cannot be read.
+    #[arg(long)]
+    pub(crate) skip_broken: bool,
+}
 
 pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure> {
     match command {

@@ -45,10 +45,10 @@ pub fn shortened(word: &str) -> String {
     }
 }
 
-/// Whether a character begins a new line, is a command to a terminal, or turns the direction of writing.
+/// Whether a character begins a new line, is a command to a terminal, turns the direction of writing, or has no width and so hides in a word.
 pub fn is_harmful(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+    let has_no_width = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c.is_control() || has_no_width || matches!(c, '\u{2028}'..='\u{202e}')
 }
 
 /// Text that begins no new line and moves no cursor, whatever was in it; nor does it turn the direction of writing.
@@ -83,5 +83,18 @@ mod tests {
         assert_eq!(shortened("short"), "short");
         assert_eq!(shortened(&"é".repeat(64)), "é".repeat(64));
         assert_eq!(shortened(&"é".repeat(65)), "é".repeat(64) + "…");
+    }
+
+    #[test]
+    fn what_could_mislead_a_reader_is_shown_by_its_number() {
+        for (text, shown) in [
+            ("größer «x» 日本", "größer «x» 日本"),
+            ("\x1b[2J\u{9b}2J", "\\u{1b}[2J\\u{9b}2J"),
+            ("a\rb\n\u{2028}", "a\\u{d}b\\u{a}\\u{2028}"),
+            ("\u{202e}spm\u{2066}", "\\u{202e}spm\\u{2066}"),
+            ("nft\u{200b}ables\u{feff}\u{2060}", "nft\\u{200b}ables\\u{feff}\\u{2060}"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
     }
 }

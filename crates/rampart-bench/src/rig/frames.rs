@@ -269,7 +269,7 @@ impl FrameRig {
         let mut outcome = self.run_trial(request)?;
         let drops = self.station.shared.engine.borrow().drops(&count).map_err(broken_traffic)?;
         ledger::explain(&mut outcome, drops);
-        Ok(ledger::standing(unexplained, outcome))
+        Ok(ledger::that_counts(unexplained, outcome))
     }
 }
 

@@ -110,9 +110,9 @@ impl Fleet {
         firewalls["firewalls"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned()
     }
 
-    fn until_standing(&self, name: &str, standing: &str) {
-        until(&format!("{name} is {standing}"), || {
-            self.report(name).is_some_and(|report| report["standing"]["is"] == standing)
+    fn until_order_is(&self, name: &str, state: &str) {
+        until(&format!("{name}: {state}"), || {
+            self.report(name).is_some_and(|report| report["order_state"]["is"] == state)
         });
     }
 }
@@ -130,16 +130,16 @@ fn needs_root_a_group_takes_a_policy_together_or_not_at_all() {
     let _a = fleet.start_agent(0, "a");
     until("the first agent is heard", || fleet.report("a").is_some());
 
-    // A group of one works by it and keeps it; who comes later follows.
+    // A group of one works by it, and it is confirmed; who comes later follows.
     let open = policy(&format!("{TO_THE_SERVER}{WEB}"), "open.toml");
     let (status, text) = fleet.apply(&open, &fleet.key, 600);
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("in force at 1 firewall and stays"), "{text}");
     first.expect(8080, Outcome::Answered, "the order");
-    second.expect(8080, Outcome::Silence, "nobody has told the second");
+    second.expect(8080, Outcome::Silence, "the second is of no fleet yet");
     let _b = fleet.start_agent(1, "b");
-    fleet.until_standing("b", "kept");
-    second.expect(8080, Outcome::Answered, "what the group keeps");
+    fleet.until_order_is("b", "confirmed");
+    second.expect(8080, Outcome::Answered, "what is confirmed for the group");
     for entry in &second.json(&["history"])["entries"].as_array().unwrap()[1..] {
         assert!(entry["by"]["acting_for"].as_str().unwrap().starts_with("fleet-20"), "{entry}");
     }
@@ -150,7 +150,7 @@ fn needs_root_a_group_takes_a_policy_together_or_not_at_all() {
     assert_eq!(status, 3, "{text}");
     assert!(text.contains("a: said nothing in time") && text.contains("b: in force until"), "{text}");
     for (name, bed) in [("a", first), ("b", second)] {
-        fleet.until_standing(name, "came-back");
+        fleet.until_order_is(name, "rolled-back");
         bed.expect(8080, Outcome::Answered, "the policy before it");
     }
 

@@ -26,6 +26,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use toml_reader::printable;
 
 /// The protocol that this bench speaks.
 const PROTOCOL: u64 = 1;
@@ -80,7 +81,7 @@ impl Hello {
             ));
         }
         let version = &self.version;
-        if version.trim().is_empty() || version.len() > LONGEST_VERSION || plain(version) != *version {
+        if version.trim().is_empty() || version.len() > LONGEST_VERSION || printable(version) != *version {
             return Err(format!(
                 "its version has not 1 to {LONGEST_VERSION} bytes in one line, so no report could show it: {:?}",
                 version.chars().take(80).collect::<String>()
@@ -501,7 +502,7 @@ impl Talk {
         let said = if last.is_empty() { "nothing".to_owned() } else { last };
         let text =
             format!("the driver {}: {why}. On its standard error it said: {said}", self.path.display());
-        TestbedError::Impossible(plain(&text))
+        TestbedError::Impossible(printable(&text))
     }
 
     /// Lets it end by itself: no more questions come.
@@ -526,15 +527,6 @@ impl Talk {
         }
         self.origin.end();
     }
-}
-
-/// A program's words as a terminal and a report may show them: what could move a cursor, clear a line or turn the direction of writing stands
-/// there as its number.
-fn plain(text: &str) -> String {
-    let is_format = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let shown =
-        |c: char| if c.is_control() || is_format(c) { c.escape_unicode().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
 }
 
 /// Where questions are handed in. A thread writes them, until nobody hands in any more or nobody can read them: whoever writes a long
@@ -593,7 +585,7 @@ mod tests {
             ("a\rb\nc", "a\\u{d}b\\u{a}c"),
             ("\u{202e}spm 9", "\\u{202e}spm 9"),
         ] {
-            assert_eq!(plain(said), shown);
+            assert_eq!(printable(said), shown);
             let hello =
                 Hello { protocol: PROTOCOL, name: "x".to_owned(), version: said.to_owned(), can: Vec::new() };
             assert_eq!(hello.check().is_ok(), said == shown, "{said:?}");
