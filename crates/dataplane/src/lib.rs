@@ -34,6 +34,8 @@ mod policies;
 mod ports;
 mod reason;
 mod refused;
+#[allow(unsafe_code, reason = "what libbpf tells of programs that it is not to load itself")]
+mod relocated;
 mod ring;
 pub mod routes;
 mod scans;

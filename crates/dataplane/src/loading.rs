@@ -1,40 +1,36 @@
 //! Loads the programs into the kernel. Verifying the large programs takes nearly all of the time, and the kernel verifies programs side
-//! by side: only those in use are loaded, each by a thread of its own.
+//! by side: only those in use are loaded, each large one by a thread of its own.
 
 use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
 use crate::ports::{Hook, Programs};
+use crate::relocated::{prepare, take};
 use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
-use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
+use crate::skeleton::{FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
-use libbpf_rs::{ErrorKind, ProgramMut, ProgramType};
+use libbpf_rs::{ProgramMut, ProgramType};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program that takes long to verify.
-struct Large {
-    name: &'static str,
-    of: for<'a, 'o> fn(&'a FirewallProgs<'o>) -> &'a ProgramMut<'o>,
-}
-
-const XDP: Large = Large { name: "firewall_xdp", of: |all| &all.firewall_xdp };
-const TC: Large = Large { name: "firewall_tc", of: |all| &all.firewall_tc };
-const OUT: Large = Large { name: "firewall_out", of: |all| &all.firewall_out };
+/// Programs that take long to verify: those of the three hooks, and of what the firewall itself sends.
+const XDP: &str = "firewall_xdp";
+const TC: &str = "firewall_tc";
+const OUT: &str = "firewall_out";
 /// Asked by the kernel's own forwarding, which Linux before 6.4 does not do.
-const NETFILTER: Large = Large { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
+const NETFILTER: &str = "firewall_netfilter";
 /// Run on the flow table by user space.
-const SWEEP: Large = Large { name: "sweep_flows", of: |all| &all.sweep_flows };
+const SWEEP: &str = "sweep_flows";
 /// The same, when flows are carried over from another firewall's table.
-const TAKE: Large = Large { name: "take_flow", of: |all| &all.take_flow };
-const LARGE: [Large; 6] = [XDP, TC, OUT, NETFILTER, SWEEP, TAKE];
+const TAKE: &str = "take_flow";
+const LARGE: [&str; 6] = [XDP, TC, OUT, NETFILTER, SWEEP, TAKE];
 /// Beside the firewall's own forwarding; the same kernels have it.
 const GATE: &str = "gate";
 /// The tracepoints of frames that XDP redirected and that did not leave, with their programs.
@@ -44,6 +40,8 @@ pub(crate) const UNSENT: [(&str, &str); 2] =
 const GATEWAY: &str = "listen_for_gateway";
 /// What only tests ask.
 const JUDGE: &str = "judge";
+pub(crate) const LOADING: &str =
+    "loading the firewall into the kernel (this needs root, and memory for the flow table)";
 /// How long a load that is interrupted is tried again.
 const INTERRUPTED: Duration = Duration::from_secs(60);
 
@@ -77,32 +75,46 @@ pub(crate) fn load(
     before: Before<'_>,
     hooks: &[Hook],
 ) -> Result<Loaded, DataplaneError> {
+    while_interrupted(|| load_once(settings, cores, clock_is_held, before, hooks))
+}
+
+fn load_once(
+    settings: &Settings,
+    cores: u32,
+    clock_is_held: bool,
+    before: Before<'_>,
+    hooks: &[Hook],
+) -> Result<Loaded, DataplaneError> {
     let earlier = match before {
         Before::Maps(earlier) => Some(earlier),
         Before::Nothing | Before::Flows => None,
     };
-    let skel = while_interrupted(|| load_maps(settings, cores, clock_is_held, earlier, hooks))?;
-    let maps: Vec<_> = skel.object().maps().collect();
-    let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-    let maps = &maps;
-    let load = |large: &Large| while_interrupted(|| load_large(large, maps));
+    let mut open = open(settings, cores, clock_is_held, earlier)?;
     let (has_xdp, has_tc) = (hooks.contains(&Hook::Xdp), hooks.contains(&Hook::Tc));
     let wanted = [
-        (&XDP, has_xdp),
-        (&TC, has_tc),
-        (&OUT, (has_xdp || has_tc) && !clock_is_held),
-        (&NETFILTER, asks_netfilter(hooks)),
-        (&TAKE, matches!(before, Before::Flows)),
+        (XDP, has_xdp),
+        (TC, has_tc),
+        (OUT, (has_xdp || has_tc) && !clock_is_held),
+        (NETFILTER, asks_netfilter(hooks)),
+        (TAKE, matches!(before, Before::Flows)),
+        (SWEEP, true),
     ];
-    let ([xdp, tc, out, netfilter, take_flow], sweep_flows) = thread::scope(|scope| {
-        let threads = wanted.map(|(large, wanted)| wanted.then(|| scope.spawn(move || load(large))));
-        let sweep_flows = load(&SWEEP);
-        let others = threads.map(|thread| {
-            let loaded = thread.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            loaded.transpose()
-        });
-        (others, sweep_flows)
+    choose(&mut open, |name| {
+        wanted.contains(&(name, true)) || !LARGE.contains(&name) && is_wanted(name, clock_is_held, hooks)
     });
+    prepare(&open).map_err(refused)?;
+    let large = wanted.map(|(name, wanted)| wanted.then(|| take(&mut open, name)).flatten());
+    let (skel, programs) = thread::scope(|scope| {
+        let threads =
+            large.map(|large| large.map(|large| scope.spawn(move || while_interrupted(|| large.load()))));
+        let skel = open.load().map_err(refused);
+        let programs = threads.map(|thread| {
+            thread.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).transpose()
+        });
+        (skel, programs)
+    });
+    let skel = skel?;
+    let [xdp, tc, out, netfilter, take_flow, sweep_flows] = programs;
     let programs = Programs {
         xdp: xdp?,
         resolve: program(&skel.progs.resolve)?,
@@ -114,9 +126,11 @@ pub(crate) fn load(
         gate: if has_netfilter() { Some(program(&skel.progs.gate)?) } else { None },
     };
     if programs.netfilter.is_some() {
-        hold_all(&programs.way_back, maps)?;
+        hold_all(&programs.way_back, &skel)?;
     }
-    Ok(Loaded { skel, programs, sweep_flows: sweep_flows?, take_flow: take_flow? })
+    let missing = DataplaneError::system("looking for the program that sweeps flows");
+    let sweep_flows = sweep_flows?.ok_or_else(|| missing(ErrorKind::NotFound.into()))?;
+    Ok(Loaded { skel, programs, sweep_flows, take_flow: take_flow? })
 }
 
 /// The kernel gives up a load (`EAGAIN`) when the process gets a signal meanwhile: when it is stopped and continued, frozen, or traced.
@@ -126,7 +140,7 @@ fn while_interrupted<T>(load: impl Fn() -> Result<T, DataplaneError>) -> Result<
     loop {
         match load() {
             Err(DataplaneError::Bpf { source, .. })
-                if source.kind() == ErrorKind::WouldBlock && start.elapsed() < INTERRUPTED => {}
+                if source.kind() == libbpf_rs::ErrorKind::WouldBlock && start.elapsed() < INTERRUPTED => {}
             result => return result,
         }
     }
@@ -141,14 +155,23 @@ fn has_netfilter() -> bool {
     ProgramType::Netfilter.is_supported().unwrap_or(false)
 }
 
-/// Makes the maps, or takes those of an earlier firewall of the same build, and loads the programs that are quickly verified.
-fn load_maps(
+/// Whether a program that is quickly verified is of use here.
+fn is_wanted(name: &str, clock_is_held: bool, hooks: &[Hook]) -> bool {
+    (cfg!(feature = "testing") || name != JUDGE)
+        && (name != GATE || has_netfilter())
+        && (name != GATEWAY || !(clock_is_held || asks_netfilter(hooks)))
+        && UNSENT.iter().all(|(program, tracepoint)| {
+            *program != name || (!asks_netfilter(hooks) && has_tracepoint(tracepoint))
+        })
+}
+
+/// The maps as they are to be, or those of an earlier firewall of the same build; nothing is loaded yet.
+fn open(
     settings: &Settings,
     cores: u32,
     clock_is_held: bool,
     earlier: Option<&Earlier>,
-    hooks: &[Hook],
-) -> Result<FirewallSkel<'static>, DataplaneError> {
+) -> Result<OpenFirewallSkel<'static>, DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open =
@@ -184,36 +207,16 @@ fn load_maps(
         constants.clock_is_held = clock_is_held.into();
         constants.own_namespace = own_namespace()?;
     }
-    let has_netfilter = has_netfilter();
-    choose(&mut open, |name| {
-        LARGE.iter().all(|large| large.name != name)
-            && (cfg!(feature = "testing") || name != JUDGE)
-            && (has_netfilter || name != GATE)
-            && (name != GATEWAY || !(clock_is_held || asks_netfilter(hooks)))
-            && UNSENT.iter().all(|(program, tracepoint)| {
-                *program != name || (!asks_netfilter(hooks) && has_tracepoint(tracepoint))
-            })
-    });
-    open.load().map_err(refused)
-}
-
-/// Loads one program, which shares these maps, all that there are in their order.
-fn load_large(large: &Large, maps: &[BorrowedFd<'_>]) -> Result<Program, DataplaneError> {
-    let mut storage = MaybeUninit::uninit();
-    let mut open = FirewallSkelBuilder::default()
-        .open(&mut storage)
-        .map_err(DataplaneError::bpf("opening bpf/firewall"))?;
-    for (mut map, shared) in open.open_object_mut().maps_mut().zip(maps) {
-        map.reuse_fd(*shared).map_err(refused)?;
-    }
-    choose(&mut open, |name| name == large.name);
-    program((large.of)(&open.load().map_err(refused)?.progs))
+    Ok(open)
 }
 
 /// Beside netfilter a small program is all that interfaces have, and an interface's programs are how the next firewall finds the maps.
-fn hold_all(program: &Program, maps: &[BorrowedFd<'_>]) -> Result<(), DataplaneError> {
+fn hold_all(program: &Program, skel: &FirewallSkel<'_>) -> Result<(), DataplaneError> {
     let doing = "letting a program hold the firewall's maps";
-    maps.iter().try_for_each(|map| bind_map(program.as_fd(), *map)).map_err(DataplaneError::system(doing))
+    skel.object()
+        .maps()
+        .try_for_each(|map| bind_map(program.as_fd(), map.as_fd()))
+        .map_err(DataplaneError::system(doing))
 }
 
 /// Only these programs of an object are loaded.
@@ -225,9 +228,7 @@ fn choose(open: &mut OpenFirewallSkel<'_>, wanted: impl Fn(&str) -> bool) {
 }
 
 fn refused(error: libbpf_rs::Error) -> DataplaneError {
-    DataplaneError::bpf(
-        "loading the firewall into the kernel (this needs root, and memory for the flow table)",
-    )(error)
+    DataplaneError::bpf(LOADING)(error)
 }
 
 pub(crate) fn program(program: &ProgramMut<'_>) -> Result<Program, DataplaneError> {

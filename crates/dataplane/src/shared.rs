@@ -1,4 +1,4 @@
-//! Memory that is shared with BPF programs, plain structures as bytes, and programs run by hand: all of this crate's unsafe code.
+//! Memory that is shared with BPF programs, plain structures as bytes, and programs run by hand: nearly all of this crate's unsafe code.
 
 use crate::skeleton::types;
 use libbpf_rs::{MapCore as _, MapHandle, ProgramMut, RingBuffer};
@@ -235,6 +235,12 @@ pub(crate) struct Run {
 impl AsFd for Program {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Program {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
     }
 }
 
