@@ -65,6 +65,11 @@ fn every_firewall_gives_valid_points() {
             "factors.clients = 4\nfactors.rules = 4\nfactors.protocol = \"https\"\nfactors.object = 16\nfactors.transactions = 3",
         ),
         (
+            "http2",
+            &["wire", "nftables", "haproxy", "rampart-tc"],
+            "factors.clients = 4\nfactors.rules = 4\nfactors.protocol = \"http2\"\nfactors.object = 256\nfactors.transactions = 12",
+        ),
+        (
             "proxies",
             &["haproxy", "squid", "rampart-gateway"],
             "factors.clients = 12\nfactors.ip = 6\nfactors.rules = [0, 4]\nfactors.protocol = \"http/1.1\"\nfactors.transactions = 3",

@@ -1,5 +1,5 @@
 //! Firewalls that lie about applications: proxies between real clients and real servers that answer in the servers' name. What they
-//! change must be named, and an honest proxy must not be. Of HTTPS a proxy sees sealed records: it hands them on, or spoils them, or takes the
+//! change must be named, and an honest proxy must not be. Of HTTPS and HTTP/2 a proxy sees sealed records: it hands them on, or spoils them, or takes the
 //! server's place with a certificate of its own. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -20,7 +20,7 @@ use traffic::app::{FileSet, Load, Outcome, Side, run};
 
 /// Where the proxy listens.
 const PROXY: u16 = 8080;
-/// The servers' port for HTTPS.
+/// The servers' port for HTTPS and HTTP/2.
 const HTTPS: u16 = 443;
 /// The byte of a sealed answer that is spoiled, or at which it ends: behind the handshake, within the smallest file.
 const SPOILED: usize = 1_300;
@@ -287,7 +287,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 #[test]
 fn what_a_proxy_does_in_the_servers_name_is_named() {
     let bed = Bed::build();
-    let (http, https) = (Protocol::Http10, Protocol::Https);
+    let (http, https, http2) = (Protocol::Http10, Protocol::Https, Protocol::Http2);
     for (protocol, lie, said) in [
         (http, Lie::Honest, ""),
         (http, Lie::Flips, "files came otherwise than they were sent"),
@@ -301,6 +301,10 @@ fn what_a_proxy_does_in_the_servers_name_is_named() {
         (https, Lie::Flips, "TLS records came otherwise than they were sealed"),
         (https, Lie::Cuts, "files ended early, though they were sent whole"),
         (https, Lie::Terminates, "answered without the server's key: the firewall answered itself"),
+        (http2, Lie::Honest, ""),
+        (http2, Lie::Flips, "TLS records came otherwise than they were sealed"),
+        (http2, Lie::Cuts, "files ended early, though they were sent whole"),
+        (http2, Lie::Terminates, "answered without the server's key: the firewall answered itself"),
     ] {
         let outcome = bed.run(lie, protocol);
         let found = outcome.application.disagreements(&outcome.ledger).join("; ");

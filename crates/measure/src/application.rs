@@ -38,8 +38,17 @@ pub enum Protocol {
     Http11,
     /// HTTP/1.1 over TLS 1.3 (RFC 8446), every connection with a handshake of its own.
     Https,
+    /// HTTP/2 (RFC 9113) over TLS 1.3, agreed upon in the handshake (ALPN `h2`), one stream after the other.
+    Http2,
     /// FTP (RFC 959, RFC 2428): login, a file, and the end of the session.
     Ftp(FtpTransfer),
+}
+
+impl Protocol {
+    /// Whether it goes over TLS.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Http2)
+    }
 }
 
 /// How FTP transfers a file.
@@ -95,9 +104,17 @@ impl ProtocolMix {
         matches!(self, Self::Only(Protocol::Ftp(FtpTransfer { mode: FtpMode::Active, .. })))
     }
 
+    /// What all transactions speak, if that goes over TLS.
+    pub const fn over_tls(self) -> Option<Protocol> {
+        match self {
+            Self::Only(protocol) if protocol.is_tls() => Some(protocol),
+            _ => None,
+        }
+    }
+
     /// Whether a connection may have several transactions.
     pub const fn keeps_alive(self) -> bool {
-        matches!(self, Self::Only(Protocol::Http11 | Protocol::Https))
+        matches!(self, Self::Only(Protocol::Http11 | Protocol::Https | Protocol::Http2))
     }
 
     /// Whether some files come by HTTP, whose answers have a first and a last byte.
@@ -107,7 +124,7 @@ impl ProtocolMix {
 
     /// Whether it fetches files by HTTP alone, so that their sizes can be chosen.
     pub const fn is_http(self) -> bool {
-        matches!(self, Self::Only(Protocol::Http10 | Protocol::Http11 | Protocol::Https))
+        !matches!(self, Self::Only(Protocol::Ftp(_)) | Self::Nstl)
     }
 }
 
@@ -184,10 +201,16 @@ pub enum Failure {
     Handshake,
     /// The answer did not come from the holder of the server's certificate and key.
     Certificate,
+    /// The TLS handshake did not agree upon the protocol that the client speaks behind it (ALPN).
+    Alpn,
     /// Connected, and then not all came in time.
     Timeout,
     /// Reset after it was connected.
     Reset,
+    /// The other end of HTTP/2 ended the request's stream (RST_STREAM).
+    StreamReset,
+    /// The other end of HTTP/2 said that it answers no more (GOAWAY).
+    GoAway,
     /// The answer ended before it was whole.
     Short,
     /// The answer is not what the file holds.
@@ -204,7 +227,7 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 15] = [
+    pub const ALL: [Failure; 18] = [
         Failure::Refused,
         Failure::ConnectTimeout,
         Failure::Unreachable,
@@ -212,8 +235,11 @@ impl Failure {
         Failure::HandshakeReset,
         Failure::Handshake,
         Failure::Certificate,
+        Failure::Alpn,
         Failure::Timeout,
         Failure::Reset,
+        Failure::StreamReset,
+        Failure::GoAway,
         Failure::Short,
         Failure::Content,
         Failure::Seal,
@@ -232,8 +258,11 @@ impl Failure {
             Failure::HandshakeReset => "handshake-reset",
             Failure::Handshake => "handshake",
             Failure::Certificate => "certificate",
+            Failure::Alpn => "alpn",
             Failure::Timeout => "timeout",
             Failure::Reset => "reset",
+            Failure::StreamReset => "stream-reset",
+            Failure::GoAway => "goaway",
             Failure::Short => "short",
             Failure::Content => "content",
             Failure::Seal => "seal",
@@ -378,9 +407,10 @@ mod tests {
     #[test]
     fn what_somebody_between_did_in_a_servers_name_is_named() {
         type Row = (&'static [(Failure, u64)], fn(&mut ApplicationOutcome), &'static str);
-        let rows: [Row; 13] = [
+        let rows: [Row; 14] = [
             (&[], |_| (), ""),
             (&[(Failure::Timeout, 2), (Failure::Status, 1), (Failure::Refused, 1)], |_| (), ""),
+            (&[(Failure::Alpn, 1), (Failure::StreamReset, 1), (Failure::GoAway, 1)], |_| (), ""),
             // The servers wrote what the clients gave up.
             (&[(Failure::Timeout, 2)], |o| (o.answers, o.server_bytes) = (10, 1000), ""),
             (&[(Failure::Content, 1)], |_| (), "1 of 10 files came otherwise than they were sent"),

@@ -178,7 +178,7 @@ fn proxied(driver: &dyn Driver, mix: ProtocolMix) -> Vec<u16> {
 const fn port_of(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::Http10 | Protocol::Http11 => HTTP,
-        Protocol::Https => HTTPS,
+        Protocol::Https | Protocol::Http2 => HTTPS,
         Protocol::Ftp(_) => FTP,
     }
 }

@@ -1,9 +1,10 @@
 //! One transaction: a file is asked for, read and compared byte by byte, over a connection that is opened for it or that an earlier one
-//! left open. What FTP does in between is in [`super::ftp`], what errors of TLS mean in [`super::tls`].
+//! left open. What FTP does in between is in [`super::ftp`], how HTTP/2 asks in
+//! [`super::http2`], what errors of TLS mean in [`super::tls`].
 
 use super::content::File;
 use super::seal::{Asked, REQUEST, Requests, SEAL};
-use super::{ftp, tls};
+use super::{ftp, http2, tls};
 use measure::application::{Failure, Protocol};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -18,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// The longest answer head that a client reads; longer ones are no HTTP that a client would put up with.
-const LONGEST_HEAD: usize = 16 * 1024;
+pub(super) const LONGEST_HEAD: usize = 16 * 1024;
 /// The most fields of a head.
 const MOST_FIELDS: usize = 64;
 
@@ -32,7 +33,7 @@ pub(super) struct Order<'a> {
     pub(super) protocol: Protocol,
     /// How long the transaction may take.
     pub(super) limit: Duration,
-    /// The authority that is trusted; of HTTPS alone.
+    /// The authority that is trusted; of HTTPS and HTTP/2 alone.
     pub(super) tls: Option<&'a TlsConnector>,
     /// Who numbers the requests, where answers are to be sealed: of HTTP without TLS.
     pub(super) requests: Option<&'a Requests>,
@@ -68,6 +69,7 @@ impl From<Failure> for Stop {
 pub(super) enum Connection {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Http2(Box<http2::client::Conversation>),
 }
 
 /// Carries a transaction out over the connection, which is opened where there is none; `buffer` is what answers are read into.
@@ -91,6 +93,9 @@ async fn open(order: &Order<'_>, deadline: Instant) -> Result<Connection, Stop> 
     let name = ServerName::try_from(order.host.to_owned()).map_err(|bad| Stop::Own(io::Error::other(bad)))?;
     let shaking = timeout_at(deadline, connector.connect(name, stream)).await;
     let stream = shaking.map_err(|_| Failure::HandshakeTimeout)?.map_err(not_greeted)?;
+    if order.protocol == Protocol::Http2 {
+        return Ok(Connection::Http2(Box::new(http2::client::Conversation::begin(stream).await?)));
+    }
     Ok(Connection::Tls(Box::new(stream)))
 }
 
@@ -171,6 +176,7 @@ async fn exchange(
         }
         (Connection::Plain(stream), _) => get(order, stream, buffer).await,
         (Connection::Tls(stream), _) => get(order, stream, buffer).await,
+        (Connection::Http2(conversation), _) => conversation.get(order).await,
     }
 }
 

@@ -92,7 +92,7 @@ impl FileSet {
     /// One of the files that are fetched with this protocol.
     pub(super) fn any(&self, protocol: Protocol, random: &mut SplitMix64) -> &Arc<File> {
         let files = match protocol {
-            Protocol::Http10 | Protocol::Http11 | Protocol::Https => &self.pages,
+            Protocol::Http10 | Protocol::Http11 | Protocol::Https | Protocol::Http2 => &self.pages,
             Protocol::Ftp(_) => &self.archives,
         };
         &files[random.below(files.len() as u64) as usize]

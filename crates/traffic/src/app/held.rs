@@ -21,10 +21,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until};
 
-/// Memory set aside for a connection, both ends together. Measured with 10,000 of HTTP and 3,000 of HTTPS: 9 and 24 KiB of the process, and about
-/// 8 KiB of the kernel. Twice as much, because busy sockets have buffers.
+/// Memory set aside for a connection, both ends together. Measured with 10,000 of HTTP, 3,000 of HTTPS and 500 of HTTP/2: 9, 24 and 68 KiB of the
+/// process, and about 8 KiB of the kernel. Twice as much, because busy sockets have buffers.
 const BYTES_PLAIN: u64 = 32 * 1024;
 const BYTES_TLS: u64 = 64 * 1024;
+const BYTES_HTTP2: u64 = 160 * 1024;
 /// Of the memory that the machine has left.
 const MEMORY_SHARE: f64 = 0.8;
 /// So many times longer than planned may opening take, and closing, before the machine is too slow for what was asked.
@@ -106,7 +107,7 @@ pub(super) fn as_many_as_can_be(load: &Load) -> Result<(Load, Option<String>), T
         .map_err(|errno| TrafficError::system("asking how many files may be open")(errno.into()))?;
     // Who may raise the limit does.
     let files = if allow_files(files_of_held(held.connections)).is_ok() { u64::MAX } else { hard };
-    let limits = Limits { files, memory, is_tls: load.protocol == ProtocolMix::Only(Protocol::Https) };
+    let limits = Limits { files, memory, bytes_each: bytes_each(load.protocol) };
     let Some((connections, why)) = limits.below(held.connections) else { return Ok((load.clone(), None)) };
     if connections == 0 {
         return Err(TrafficError::Impossible(format!("no connection can be held: {why}")));
@@ -115,20 +116,29 @@ pub(super) fn as_many_as_can_be(load: &Load) -> Result<(Load, Option<String>), T
     Ok((Load { arrivals: Arrivals::Held(held), seconds: held.seconds(), ..load.clone() }, Some(why)))
 }
 
+const fn bytes_each(mix: ProtocolMix) -> u64 {
+    match mix.over_tls() {
+        None => BYTES_PLAIN,
+        Some(Protocol::Http2) => BYTES_HTTP2,
+        Some(_) => BYTES_TLS,
+    }
+}
+
 /// What this machine has for both ends of connections.
 struct Limits {
     /// Files that a process may have open.
     files: u64,
     /// Bytes of memory.
     memory: u64,
-    is_tls: bool,
+    /// Bytes of memory that both ends of a connection may take.
+    bytes_each: u64,
 }
 
 impl Limits {
     /// How many connections there can be and why no more, if these are fewer than so many.
     fn below(&self, connections: u64) -> Option<(u64, String)> {
         let by_files = self.files.saturating_sub(files_of_held(0)) / 2;
-        let each = if self.is_tls { BYTES_TLS } else { BYTES_PLAIN };
+        let each = self.bytes_each;
         let by_memory = (self.memory as f64 * MEMORY_SHARE) as u64 / each;
         let (most, why) = if by_files <= by_memory {
             (by_files, format!("the bench may have {} files open (`ulimit -Hn`), two for each", self.files))
@@ -278,24 +288,27 @@ mod tests {
 
     #[test]
     fn the_limit_that_comes_first_is_named() {
+        use Protocol::{Http2, Http11, Https};
         const MIB: u64 = 1 << 20;
-        type Row = (u64, u64, bool, u64, Option<(u64, &'static str)>);
-        let rows: [Row; 6] = [
-            (u64::MAX, 1 << 40, true, 300_000, None),
-            (20_256, 1 << 40, false, 10_000, None),
-            (20_256, 1 << 40, false, 10_001, Some((10_000, "the bench may have 20256 files open"))),
-            (100, 1 << 40, false, 1, Some((0, "the bench may have 100 files open"))),
+        type Row = (u64, u64, Protocol, u64, Option<(u64, &'static str)>);
+        let rows: [Row; 7] = [
+            (u64::MAX, 1 << 40, Https, 300_000, None),
+            (20_256, 1 << 40, Http11, 10_000, None),
+            (20_256, 1 << 40, Http11, 10_001, Some((10_000, "the bench may have 20256 files open"))),
+            (100, 1 << 40, Http11, 1, Some((0, "the bench may have 100 files open"))),
             (
                 u64::MAX,
                 40 * MIB,
-                false,
+                Http11,
                 2000,
                 Some((1024, "has 40 MiB of memory left, and each may take 32 KiB")),
             ),
-            (u64::MAX, 40 * MIB, true, 2000, Some((512, "and each may take 64 KiB"))),
+            (u64::MAX, 40 * MIB, Https, 2000, Some((512, "and each may take 64 KiB"))),
+            (u64::MAX, 40 * MIB, Http2, 2000, Some((204, "and each may take 160 KiB"))),
         ];
-        for (files, memory, is_tls, asked, expected) in rows {
-            let found = Limits { files, memory, is_tls }.below(asked);
+        for (files, memory, protocol, asked, expected) in rows {
+            let bytes_each = bytes_each(ProtocolMix::Only(protocol));
+            let found = Limits { files, memory, bytes_each }.below(asked);
             let what = format!("{files} {memory} {asked}: {found:?}");
             assert_eq!(found.as_ref().map(|(most, _)| *most), expected.map(|(most, _)| most), "{what}");
             let said = expected.is_none_or(|(_, said)| found.is_some_and(|(_, why)| why.contains(said)));

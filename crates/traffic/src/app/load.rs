@@ -199,7 +199,7 @@ pub(super) struct World {
     pub(super) servers: Vec<IpAddr>,
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
-    /// The authority that clients trust; of HTTPS alone.
+    /// The authority that clients trust; where they speak TLS alone.
     pub(super) identity: Option<Identity>,
     pub(super) requests: Requests,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
@@ -331,7 +331,7 @@ impl VirtualClient {
         let protocol = protocol_of(load.protocol, server, random);
         let port = match protocol {
             Protocol::Http10 | Protocol::Http11 => load.http_port,
-            Protocol::Https => load.https_port,
+            Protocol::Https | Protocol::Http2 => load.https_port,
             Protocol::Ftp(_) => load.ftp_port,
         };
         Order {
@@ -341,10 +341,7 @@ impl VirtualClient {
             file: files.any(protocol, random),
             protocol,
             limit: load.transaction_limit,
-            tls: identity
-                .as_ref()
-                .map(|identity| &identity.connector)
-                .filter(|_| protocol == Protocol::Https),
+            tls: identity.as_ref().map(|identity| &identity.connector).filter(|_| protocol.is_tls()),
             requests: matches!(protocol, Protocol::Http10 | Protocol::Http11).then_some(requests),
             is_last: true,
         }

@@ -9,6 +9,7 @@ mod client;
 mod content;
 mod ftp;
 mod held;
+mod http2;
 mod load;
 mod nstl;
 mod open;

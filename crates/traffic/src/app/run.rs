@@ -11,9 +11,7 @@ use super::tls::Identity;
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{
-    ApplicationOutcome, ApplicationPlaces, Arrivals, Protocol, ProtocolMix, SERVER_NAMES,
-};
+use measure::application::{ApplicationOutcome, ApplicationPlaces, Arrivals, ProtocolMix, SERVER_NAMES};
 use measure::held_open::HeldOutcome;
 use measure::ledger::{Ledger, Named, Places};
 use measure::open_loop::{OpenLoop, Sustained};
@@ -63,7 +61,7 @@ pub struct Load {
     pub arrivals: Arrivals,
     /// How they fetch files.
     pub protocol: ProtocolMix,
-    /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1 and HTTPS alone. Connections that are held have as many as their
+    /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1, HTTPS and HTTP/2 alone. Connections that are held have as many as their
     /// think time allows.
     pub transactions: u32,
     /// Seconds in which transactions begin: where connections have their times, all phases.
@@ -72,7 +70,7 @@ pub struct Load {
     pub transaction_limit: Duration,
     /// The servers' port for HTTP.
     pub http_port: u16,
-    /// The servers' port for HTTPS.
+    /// The servers' port for HTTPS and HTTP/2.
     pub https_port: u16,
     /// The servers' port for FTP's control connections.
     pub ftp_port: u16,
@@ -123,14 +121,14 @@ pub fn run(
         None => load.transaction_limit * load.transactions,
     };
     let open_at_servers = Arc::new(OpenCount::default());
-    let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
-    let identity = is_https.then(|| Identity::new(&SERVER_NAMES)).transpose();
+    let over_tls = load.protocol.over_tls();
+    let identity = over_tls.map(|protocol| Identity::new(&SERVER_NAMES, protocol)).transpose();
     let identity = identity.map_err(TrafficError::system("making a certificate"))?;
     let secret = Secret::default();
     let serving = Threads::start("server", &load.cores, |core, ready| {
         let (side, files, secret) = (servers.clone(), files.clone(), secret.clone());
         let mut ports = vec![(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
-        let https = identity.as_ref().map(|identity| Service::Https(identity.acceptor.clone()));
+        let https = identity.as_ref().map(|identity| Service::over_tls(load.protocol, &identity.acceptor));
         ports.extend(https.map(|service| (load.https_port, service)));
         let longest = connection_limit + SERVER_LONGER;
         let open = open_at_servers.clone();

@@ -1,9 +1,10 @@
-//! The servers: each request is answered with a file, and the connection closed where the client asks for it; of HTTP and HTTPS here and
-//! of FTP in [`super::ftp`]. What they count is what the clients' counts are held against.
+//! The servers: each request is answered with a file, and the connection closed where the client asks for it; of HTTP and HTTPS here, of
+//! FTP in [`super::ftp`] and of HTTP/2 in [`super::http2`]. What they count is what the clients' counts are held against.
 
 use super::content::{File, FileSet};
-use super::ftp;
 use super::seal::{REQUEST, SEAL, Secret};
+use super::{ftp, http2};
+use measure::application::{Protocol, ProtocolMix};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// The longest request that a server reads.
-const LONGEST_REQUEST: usize = 8 * 1024;
+pub(super) const LONGEST_REQUEST: usize = 8 * 1024;
 /// The most fields of a request.
 const MOST_FIELDS: usize = 32;
 /// Connections that wait to be accepted: more than there are virtual clients.
@@ -118,7 +119,18 @@ impl World {
 pub(super) enum Service {
     Http,
     Https(TlsAcceptor),
+    Http2(TlsAcceptor),
     Ftp,
+}
+
+impl Service {
+    /// What a mix of protocols speaks over TLS.
+    pub(super) fn over_tls(mix: ProtocolMix, acceptor: &TlsAcceptor) -> Self {
+        match mix.over_tls() {
+            Some(Protocol::Http2) => Self::Http2(acceptor.clone()),
+            _ => Self::Https(acceptor.clone()),
+        }
+    }
 }
 
 /// Opens a listener that several threads may have one of.
@@ -169,6 +181,7 @@ async fn converse(stream: TcpStream, service: Service, world: &World) -> io::Res
     match service {
         Service::Http => answer(stream, world).await,
         Service::Https(acceptor) => answer(acceptor.accept(stream).await?, world).await,
+        Service::Http2(acceptor) => http2::server::converse(acceptor.accept(stream).await?, world).await,
         Service::Ftp => ftp::server::session(stream, world).await,
     }
 }

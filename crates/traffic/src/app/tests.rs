@@ -52,6 +52,7 @@ fn free_ports() -> [u16; 3] {
 const HTTP: ProtocolMix = ProtocolMix::Only(Protocol::Http10);
 const HTTP11: ProtocolMix = ProtocolMix::Only(Protocol::Http11);
 const HTTPS: ProtocolMix = ProtocolMix::Only(Protocol::Https);
+const HTTP2: ProtocolMix = ProtocolMix::Only(Protocol::Http2);
 const ACTIVE_GET: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Get };
 const ACTIVE_PUT: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Put };
 const GET: FtpTransfer = FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get };
@@ -80,6 +81,8 @@ fn every_transaction_and_every_byte_has_its_place() {
         (15, 4, HTTPS, 1),
         (16, 4, HTTPS, 3),
         (17, 12, HTTP11, 7),
+        (24, 4, HTTP2, 1),
+        (25, 4, HTTP2, 5),
     ] {
         let load = Load { transactions, ..load(clients, protocol) };
         let outcome = run_here(test, &load, false).unwrap();
@@ -356,7 +359,9 @@ fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
 
 #[test]
 fn an_open_loop_makes_every_connection_that_is_due() {
-    for (test, protocol, transactions, ramps) in [(18, HTTP11, 3, [0.1, 0.05]), (19, HTTPS, 1, [0.0; 2])] {
+    for (test, protocol, transactions, ramps) in
+        [(18, HTTP11, 3, [0.1, 0.05]), (19, HTTPS, 1, [0.0; 2]), (26, HTTP2, 3, [0.0; 2])]
+    {
         let open = OpenLoop {
             connection_rate: 100.0,
             ramp_up_seconds: ramps[0],
@@ -396,6 +401,7 @@ fn connections_that_are_held_are_open_together_and_each_is_used_after_that() {
         (32, HTTP11, held(2000, 4000.0), vec![0]),
         (33, HTTP11, HeldOpen { hold_seconds: 0.0, ..held(101, 500.0) }, vec![0, 0]),
         (34, HTTPS, held(100, 500.0), vec![0]),
+        (27, HTTP2, held(100, 500.0), vec![0]),
     ] {
         let load = load_of_held(plan, protocol, cores);
         let outcome = run_here(test, &load, false).unwrap();

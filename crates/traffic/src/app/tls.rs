@@ -1,11 +1,14 @@
-//! TLS 1.3 for HTTPS: an authority and a server's certificate of their own for every run, and what its errors mean. The authority's key
+//! TLS 1.3 for HTTPS and HTTP/2: an authority and a server's certificate of their own for every run, and what its errors mean. The authority's key
 //! ends with the making of the certificate, so no other program has one that clients trust: a firewall that terminates TLS between clients
 //! and servers is found out. No session is ever resumed, so that every connection has a whole handshake.
 
-use measure::application::Failure;
+use super::http2;
+use measure::application::{Failure, Protocol};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{AlertDescription, ClientConfig, Error, RootCertStore, ServerConfig, client::Resumption};
+use rustls::{
+    AlertDescription, ClientConfig, Error, PeerMisbehaved, RootCertStore, ServerConfig, client::Resumption,
+};
 use std::io;
 use std::sync::Arc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -18,16 +21,17 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// A new authority, and a certificate by it for servers of these names.
-    pub(super) fn new(names: &[&str]) -> io::Result<Self> {
+    /// A new authority, and a certificate by it for servers of these names; the handshake agrees upon what is spoken behind it.
+    pub(super) fn new(names: &[&str], protocol: Protocol) -> io::Result<Self> {
         let (authority, chain, key) = certificate(names).map_err(io::Error::other)?;
-        Self::of(authority, chain, key).map_err(io::Error::other)
+        Self::of(authority, chain, key, alpn(protocol)).map_err(io::Error::other)
     }
 
     fn of(
         authority: CertificateDer<'static>,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
+        alpn: Vec<Vec<u8>>,
     ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
@@ -37,15 +41,22 @@ impl Identity {
         let mut client =
             builder.with_protocol_versions(&versions)?.with_root_certificates(roots).with_no_client_auth();
         client.resumption = Resumption::disabled();
+        client.alpn_protocols.clone_from(&alpn);
         let builder = ServerConfig::builder_with_provider(provider);
         let mut server =
             builder.with_protocol_versions(&versions)?.with_no_client_auth().with_single_cert(chain, key)?;
         server.send_tls13_tickets = 0;
+        server.alpn_protocols = alpn;
         Ok(Self {
             connector: TlsConnector::from(Arc::new(client)),
             acceptor: TlsAcceptor::from(Arc::new(server)),
         })
     }
+}
+
+/// The names of protocols that ends offer each other (ALPN); those of HTTP/1.1 offer none.
+fn alpn(protocol: Protocol) -> Vec<Vec<u8>> {
+    if protocol == Protocol::Http2 { vec![http2::ALPN.to_vec()] } else { Vec::new() }
 }
 
 impl std::fmt::Debug for Identity {
@@ -77,6 +88,8 @@ fn of_tls(error: &io::Error) -> Option<&Error> {
 pub(super) fn handshake_failure(error: &io::Error) -> Option<Failure> {
     Some(match of_tls(error)? {
         Error::InvalidCertificate(_) => Failure::Certificate,
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => Failure::Alpn,
         error if is_altered(error) => Failure::Record,
         _ => Failure::Handshake,
     })

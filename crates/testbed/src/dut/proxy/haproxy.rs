@@ -27,7 +27,7 @@ pub(in crate::dut) const HAPROXY: Proxy = Proxy {
 fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
     match protocol {
         Protocol::Http10 | Protocol::Http11 => Ok(Relay::Requests),
-        Protocol::Https => Ok(Relay::Connections),
+        Protocol::Https | Protocol::Http2 => Ok(Relay::Connections),
         Protocol::Ftp(_) => {
             Err("FTP: HAProxy speaks none, and what the kernel forwards past it is not its own")
         }

@@ -34,7 +34,7 @@ pub(in crate::dut) const SQUID: Proxy = Proxy {
 fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
     match protocol {
         Protocol::Http10 | Protocol::Http11 => Ok(Relay::Requests),
-        Protocol::Https => Err(
+        Protocol::Https | Protocol::Http2 => Err(
             "HTTPS of clients that do not ask for it by CONNECT: for that it would have to be built with OpenSSL, and Debian's package \
              squid is not",
         ),

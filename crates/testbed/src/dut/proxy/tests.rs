@@ -13,10 +13,12 @@ fn what_a_proxy_does_not_carry_is_said() {
         (&HAPROXY, only(Protocol::Http10), None),
         (&HAPROXY, only(Protocol::Http11), None),
         (&HAPROXY, only(Protocol::Https), None),
+        (&HAPROXY, only(Protocol::Http2), None),
         (&HAPROXY, only(FTP), Some("FTP: HAProxy speaks none")),
         (&HAPROXY, ProtocolMix::Nstl, Some("FTP: HAProxy speaks none")),
         (&SQUID, only(Protocol::Http10), None),
         (&SQUID, only(Protocol::Https), Some("by CONNECT")),
+        (&SQUID, only(Protocol::Http2), Some("by CONNECT")),
         (&SQUID, only(FTP), Some("FTP of clients that do not know of it")),
         (&SQUID, ProtocolMix::Nstl, Some("FTP of clients that do not know of it")),
     ];
@@ -36,6 +38,7 @@ fn connections_are_one_for_one_where_a_proxy_does_not_look_into_them() {
     let rows = [
         ("haproxy", Protocol::Http11, Some(Relay::Requests)),
         ("haproxy", Protocol::Https, Some(Relay::Connections)),
+        ("haproxy", Protocol::Http2, Some(Relay::Connections)),
         ("haproxy", FTP, None),
         ("squid", Protocol::Http10, Some(Relay::Requests)),
         ("squid", Protocol::Https, None),

@@ -20,7 +20,7 @@ pub(super) const REMARK: &str = "rampart-gateway ends connections and opens its 
 pub(super) fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
     match protocol {
         Protocol::Http10 | Protocol::Http11 => Ok(Relay::Requests),
-        Protocol::Https => {
+        Protocol::Https | Protocol::Http2 => {
             Err("HTTPS by its gateway: that passes the packet filter alone, as through rampart-tc")
         }
         Protocol::Ftp(_) => Err("FTP by its gateway: it speaks none"),

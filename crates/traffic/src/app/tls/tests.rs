@@ -62,17 +62,17 @@ impl ResolvesServerCert for Stolen {
 
 /// The client's trust, and the server's end for a deed.
 fn ends(deed: Deed) -> (TlsConnector, TlsAcceptor) {
-    let right = Identity::new(&[HOST]).unwrap();
+    let right = Identity::new(&[HOST], Protocol::Https).unwrap();
     match deed {
-        Deed::OtherAuthority => (right.connector, Identity::new(&[HOST]).unwrap().acceptor),
+        Deed::OtherAuthority => (right.connector, Identity::new(&[HOST], Protocol::Https).unwrap().acceptor),
         Deed::OtherName => {
-            let other = Identity::new(&["server02"]).unwrap();
+            let other = Identity::new(&["server02"], Protocol::Https).unwrap();
             (other.connector, other.acceptor)
         }
         Deed::StolenCertificate => {
             let (authority, chain, key) = certificate(&[HOST]).unwrap();
             let (_, _, other) = certificate(&[HOST]).unwrap();
-            let trust = Identity::of(authority, chain.clone(), key).unwrap();
+            let trust = Identity::of(authority, chain.clone(), key, Vec::new()).unwrap();
             let key = rustls::crypto::ring::sign::any_supported_type(&other).unwrap();
             let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_protocol_versions(&[&rustls::version::TLS13])
