@@ -27,6 +27,7 @@ pub(super) fn of(gateway: &Gateway, fault: Fault, rule: Option<&str>, reader: Re
         503 if fault.reason == "too-many-logins" => "Too many want to log in at once. Try again.",
         503 => "There are too many connections. Try again.",
         504 => "The server did not answer in time.",
+        505 => "This gateway speaks HTTP/1.0 and HTTP/1.1.",
         _ => "The request is not one that every server understands alike.",
     };
     let (status, phrase, name) = (fault.status, write::phrase(fault.status), &gateway.name);

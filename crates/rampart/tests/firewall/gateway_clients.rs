@@ -92,7 +92,7 @@ const CLIENTS: [Client; 9] = [
     },
 ];
 
-fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

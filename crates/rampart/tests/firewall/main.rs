@@ -16,6 +16,7 @@ mod fragments;
 mod ftp_gateway;
 mod gateway;
 mod gateway_clients;
+mod gateway_http2;
 mod gateway_users;
 mod gateway_weather;
 mod history;
