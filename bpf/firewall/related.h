@@ -156,6 +156,7 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	slot = search_flow(quoted);
 	quoted->record = slot;
 	quoted->from = p->from;
+	quoted->port = p->port;
 	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
 	/* Where the kernel forwards it translates, too. */
 	if (!flow && f->hook != HOOK_NETFILTER)

@@ -10,6 +10,7 @@ use bed::{Bed, Fate, Side};
 use dataplane::{Filter, Hook, Reason, Settings, State};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const POLICY: &str = include_str!("nat/nat.toml");
@@ -45,6 +46,29 @@ fn bed_under(hook: Hook, policy: &str) -> Bed {
         bed.namespace().ip(&format!("address add {address}/128 dev lo nodad"));
         bed.firewall().add_local_address(address.parse().unwrap()).unwrap();
     }
+    bed
+}
+
+/// The bed of prefixes, with a bridge of two other interfaces, of which one has the first place that the programs know.
+fn beside_bridge(hook: Hook) -> Bed {
+    let bridged = "
+[zones]
+left = { interfaces = \"wire0\" }
+right = { interfaces = \"wire1\" }
+[bridges.wire]
+interfaces = [\"wire0\", \"wire1\"]
+";
+    let mut bed = bed_under(hook, PREFIX_POLICY);
+    bed.namespace().ip("link add wire0 index 256 type veth peer name wire1
+         link set wire0 up
+         link set wire1 up");
+    let namespace = Arc::clone(bed.namespace());
+    bed.apply(&format!("{PREFIX_POLICY}{bridged}"));
+    namespace.within(|| {
+        for (interface, zone) in [("wire0", "left"), ("wire1", "right")] {
+            bed.firewall_mut().ports.attach(interface, zone, hook).unwrap();
+        }
+    });
     bed
 }
 
@@ -90,10 +114,10 @@ fn forget_flows(bed: &Bed) {
 }
 
 /// Runs rows on both hooks; returns the first words of what they say.
-fn run_rows<'r>(policy: &str, rows: &'r str) -> BTreeSet<&'r str> {
+fn run_rows<'r>(make: impl Fn(Hook) -> Bed, rows: &'r str) -> BTreeSet<&'r str> {
     let (mut wrong, mut met) = (Vec::new(), BTreeSet::new());
     for hook in HOOKS {
-        let mut bed = bed_under(hook, policy);
+        let mut bed = make(hook);
         for line in rows.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if line.starts_with("==") {
                 forget_flows(&bed);
@@ -117,19 +141,19 @@ fn run_rows<'r>(policy: &str, rows: &'r str) -> BTreeSet<&'r str> {
 
 #[test]
 fn needs_root_every_row_leaves_as_it_says() {
-    let met = run_rows(POLICY, ROWS);
+    let met = run_rows(bed, ROWS);
     assert!(ROWS.lines().count() >= 75 && met.contains("nat-exhausted") && met.contains("untranslatable"));
 }
 
 #[test]
 fn needs_root_mappings_are_as_the_rows_say() {
-    let met = run_rows(MAPPING_POLICY, MAPPING_ROWS);
+    let met = run_rows(|hook| bed_under(hook, MAPPING_POLICY), MAPPING_ROWS);
     assert!(["no-route!", "nat-exhausted", "rule-deny"].iter().all(|fate| met.contains(fate)), "{met:?}");
 }
 
 #[test]
 fn needs_root_prefixes_are_as_the_rows_say() {
-    let met = run_rows(PREFIX_POLICY, PREFIX_ROWS);
+    let met = run_rows(beside_bridge, PREFIX_ROWS);
     assert!(["untranslatable", "up", "rule-reject!"].iter().all(|fate| met.contains(fate)), "{met:?}");
 }
 
