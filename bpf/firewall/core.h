@@ -214,6 +214,37 @@ static __always_inline int judge_again(void *ctx, struct packet *p, struct flow 
 	return reconsider_gateways(p, flow, hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow));
 }
 
+/* Whether the policy refuses a flow by now, whose responder would be in a zone. */
+__noinline int is_refused(struct packet *p, struct flow *flow, __u32 zone)
+{
+	__u32 initiator;
+	__u8 zones[2];
+
+	if (!p || !flow)
+		return 0;
+	initiator = flow->initiator & 1;
+	zones[initiator] = flow->zone[initiator];
+	zones[initiator ^ 1] = zone;
+	judge_flow(p, flow, zones);
+	if (!p->generation)
+		return 0;
+	return p->action != ACTION_ALLOW || (is_of_gateway(flow) && gateway_of_rule(p) != gateway_of(flow));
+}
+
+/* Whether a new policy will end the flow that an error is about. That is left to the flow's next packet, whose sender is to have an answer. */
+static __always_inline bool is_about_refused(void *ctx, struct packet *p, const enum hook hook)
+{
+	struct flow *flow = lookup(&flows, p->record & RECORD_MASK);
+	__u32 zone;
+
+	if (!flow || flow->generation == settings.generation)
+		return false;
+	zone = flow->zone[(flow->initiator & 1) ^ 1];
+	if (hook != HOOK_NETFILTER && is_of_gateway(flow))
+		zone = hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow);
+	return is_refused(p, flow, zone);
+}
+
 /* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to
  * it, if strict by the zone that it came from. 0, or why not. */
 static __always_inline int check_route_back(void *ctx, struct address *source, __u8 from, enum hook hook)
@@ -468,6 +499,8 @@ static __always_inline int keep_fragment_at(void *ctx, struct packet *p, const e
 /* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
 static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
 {
+	enum related related;
+	__u8 way = p->to;
 	int reason;
 
 	*judge = 0;
@@ -481,8 +514,18 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		}
 		return reason ? drop(p, reason) : VERDICT_NEXT;
 	}
-	switch (relate_at(ctx, p, hook)) {
+	related = relate_at(ctx, p, hook);
+	if (related == RELATED_PASSES && is_about_refused(ctx, p, hook)) {
+		related = RELATED_NOT;
+		p->flags &= ~PACKET_TRANSLATED;
+		p->gateway = 0;
+		p->to = way;
+	}
+	switch (related) {
 	case RELATED_PASSES:
+		/* The kernel sends it to another zone than its receiver's. */
+		if (hook == HOOK_NETFILTER && p->to != way)
+			return drop(p, REASON_FLOW_ZONE);
 		reason = check_source(ctx, p, hook);
 		if (reason)
 			return drop(p, reason);

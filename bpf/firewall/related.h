@@ -188,11 +188,10 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
 	p->gateway = p->to == ZONE_SELF && is_of_gateway(flow) ? gateway_of(flow) : 0;
-	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED | FLOW_PREFIXED)) {
+	p->record = quoted.record;
+	p->side = s ^ 1;
+	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED | FLOW_PREFIXED))
 		p->flags |= PACKET_TRANSLATED;
-		p->record = quoted.record;
-		p->side = s ^ 1;
-	}
 	return RELATED_PASSES;
 }
 

@@ -110,10 +110,7 @@ fn needs_root_every_row_gets_its_verdict_where_the_kernel_forwards() {
             reference.forget_flows();
             continue;
         }
-        if let Some(checked) = line.strip_prefix("reverse_path ") {
-            let text = format!("{POLICY}\n[settings]\nreverse_path = \"{checked}\"\n");
-            reference.policy =
-                Policy::parse("rows.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        if let Some(text) = reference.change_policy(POLICY, line) {
             bed.apply_at(&text, reference.at);
             continue;
         }
@@ -211,7 +208,10 @@ fn needs_root_a_flow_whose_route_moves_is_judged_where_it_goes() {
     let (mut bed, Interfaces([inside, outside, tunnel])) = bed(TWO_WAYS);
     let namespace = Arc::clone(bed.namespace());
     namespace.within(|| bed.firewall_mut().ports.attach("side0", "tunnel", Hook::Netfilter).unwrap());
-    for ends in [["198.18.1.2", "192.0.2.1"], ["2001:2:0:1::2", "2001:db8::1"]] {
+    for (ends, unreachable) in
+        [(["198.18.1.2", "192.0.2.1"], "icmp 3/1"), (["2001:2:0:1::2", "2001:db8::1"], "icmp 1/3")]
+    {
+        let error = format!("{unreachable} about {{ {} > {} udp 5>7 }}", ends[0], ends[1]);
         let mut ask = |from: usize, words: &str, interfaces: [u32; 2]| {
             let frame = format!("window=1000 {} > {} {words}", ends[from], ends[1 - from]);
             bed.ask(Place::Forward, interfaces, &testkit::packet::frame(&frame)).words()
@@ -224,6 +224,8 @@ fn needs_root_a_flow_whose_route_moves_is_judged_where_it_goes() {
         assert_eq!(ask(0, "udp 5>7", [inside, outside]), "up", "either way is allowed");
         assert_eq!(ask(1, "udp 7>5", [tunnel, inside]), "flow-zone", "it lives outside now");
         assert_eq!(ask(1, "udp 7>5", [outside, inside]), "up");
+        assert_eq!(ask(1, &error, [outside, inside]), "up", "an error about it");
+        assert_eq!(ask(1, &error, [outside, tunnel]), "flow-zone", "its sender does not live there");
         // From where it does not live it moves nothing.
         assert_eq!(ask(0, "udp 5>7", [outside, tunnel]), "flow-zone");
         assert_eq!(ask(0, "udp 5>7", [inside, outside]), "up");

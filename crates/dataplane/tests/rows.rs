@@ -118,6 +118,12 @@ fn check_tables(reference: &mut Reference, beds: &[Bed], tables: &[Tables; 2]) -
     Ok(())
 }
 
+/// The policy's tables by both methods.
+fn tables_of(reference: &Reference) -> [Tables; 2] {
+    let vectors = Tables::build_within(&reference.policy, reference.at, Limits::VECTORS).unwrap();
+    [Tables::build(&reference.policy, reference.at).unwrap(), vectors]
+}
+
 fn forget_flows(bed: &Bed) {
     for flow in bed.flows(&Filter::default()) {
         bed.firewall().flows.end(flow.id).unwrap();
@@ -127,8 +133,8 @@ fn forget_flows(bed: &Bed) {
 #[test]
 fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and_programs() {
     let mut beds = [bed(Hook::Xdp), bed(Hook::Tc)];
-    let policy = || Policy::parse("rows.toml", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
-    let mut reference = Reference::new(policy(), jiff::Timestamp::UNIX_EPOCH);
+    let policy = Policy::parse("rows.toml", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut reference = Reference::new(policy, jiff::Timestamp::UNIX_EPOCH);
     let mut tables = None;
     let (mut count, mut met, mut wrong) = (0, BTreeSet::new(), Vec::new());
     for line in ROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -137,18 +143,15 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
             reference.forget_flows();
             continue;
         }
-        if let Some(checked) = line.strip_prefix("reverse_path ") {
-            let text = format!("{POLICY}\n[settings]\nreverse_path = \"{checked}\"\n");
-            reference.policy =
-                Policy::parse("rows.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        if let Some(text) = reference.change_policy(POLICY, line) {
             beds.iter_mut().for_each(|bed| bed.apply_at(&text, reference.at));
+            tables = Some(tables_of(&reference));
             continue;
         }
         if let Some(time) = line.strip_prefix("clock ") {
             reference.at = time.parse().unwrap();
             beds.iter_mut().for_each(|bed| bed.apply_at(POLICY, reference.at));
-            let vectors = Tables::build_within(&policy(), reference.at, Limits::VECTORS).unwrap();
-            tables = Some([Tables::build(&policy(), reference.at).unwrap(), vectors]);
+            tables = Some(tables_of(&reference));
             continue;
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

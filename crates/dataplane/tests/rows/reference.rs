@@ -6,7 +6,7 @@
 use crate::answers::{Answer, answer};
 use crate::seen::{Early, Icmp, Part, Seen, u16_at, u32_at};
 use policy::Policy;
-use policy::interpret::{Packet, Verdict, decide};
+use policy::interpret::{Decider, Packet, Verdict, decide};
 use policy::model::{Action, ZoneId};
 use policy::settings::ReversePath;
 use std::net::IpAddr;
@@ -35,6 +35,8 @@ struct Flow {
     ends: Ends,
     zones: [ZoneId; 2],
     sequence: u32,
+    /// What the policy was asked when it opened, and is asked of every packet of it.
+    asked: Packet,
 }
 
 /// A datagram whose first fragment was allowed.
@@ -106,6 +108,22 @@ impl Reference {
         Self { policy, at, flows: vec![], datagrams: vec![], asked: vec![] }
     }
 
+    /// What a line of the rows makes of the policy, if it says so: `reverse_path CHECK`, or `revoke RULE`. Flows stay open.
+    pub(crate) fn change_policy(&mut self, text: &str, line: &str) -> Option<String> {
+        let changed = match line.split_once(' ')? {
+            ("reverse_path", check) => format!("{text}\n[settings]\nreverse_path = \"{check}\"\n"),
+            ("revoke", "nothing") => text.to_owned(),
+            ("revoke", rule) => {
+                let name = format!("name = \"{rule}\"\n");
+                assert!(text.contains(&name), "no rule {rule}");
+                text.replace(&name, &format!("{name}enabled = false\n"))
+            }
+            _ => return None,
+        };
+        self.policy = Policy::parse("rows.toml", &changed).unwrap_or_else(|problems| panic!("{problems}"));
+        Some(changed)
+    }
+
     pub(crate) fn forget_flows(&mut self) {
         self.flows.clear();
     }
@@ -167,6 +185,13 @@ impl Reference {
         } else if seen.icmp != Some(Icmp::Other) {
             let ends = [(seen.source, seen.ports.0), (seen.destination, seen.ports.1)];
             if let Some((flow, side)) = self.find(seen.protocol, ends) {
+                let verdict = decide(&self.policy, &flow.asked, self.at);
+                if verdict.action != Action::Allow {
+                    self.flows.retain(|f| {
+                        f.protocol != seen.protocol || f.ends != ends && f.ends != [ends[1], ends[0]]
+                    });
+                    return refuse(&verdict, seen, frame);
+                }
                 if flow.zones[side] != from {
                     return dropped("flow-zone");
                 }
@@ -215,9 +240,14 @@ impl Reference {
             return Ok(None);
         };
         let Some((flow, side)) = self.find(protocol, ends) else { return Ok(None) };
+        // What the policy refuses by now is no flow any more, also when none of its own packets has come since.
+        let is_refused = decide(&self.policy, &flow.asked, self.at).action != Action::Allow;
         let reaches_sender = seen.destination == ends[0].0 && from == flow.zones[side ^ 1];
         let is_sent = protocol != 6 || flow.sequence.abs_diff(sequence) < 2;
-        if reaches_sender && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
+        if !reaches_sender || !is_sent {
+            return dropped("icmp-unrelated");
+        }
+        Ok((!is_refused).then_some(flow.zones[side]))
     }
 
     /// The same of a later fragment: by its datagram, and not of TCP, where nothing shows that its sender has seen the segment.
@@ -290,22 +320,15 @@ impl Reference {
         let verdict = decide(&self.policy, &packet, self.at);
         self.asked.push((packet, verdict));
         self.check_zones(from, seen.source)?;
-        let who =
-            if matches!(verdict.decider, policy::interpret::Decider::Default) { "default" } else { "rule" };
-        match verdict.action {
-            Action::Allow => {}
-            Action::Deny => return dropped(&format!("{who}-deny")),
-            Action::Reject => {
-                let kind = if seen.protocol == 6 { Answer::Reset } else { Answer::Prohibited };
-                return refused(&format!("{who}-reject"), Some(kind), seen, frame);
-            }
+        if verdict.action != Action::Allow {
+            return refuse(&verdict, seen, frame);
         }
         match self.check_way_back(from, to, seen.source) {
             // Who has no address has no routes.
             Err(Outcome { words, .. }) if words == "reverse-path" && to == 0 && is_dhcp_answer(seen) => {}
             checked => checked?,
         }
-        self.open(from, to, seen, frame);
+        self.open(packet, seen, frame);
         Ok(to)
     }
 
@@ -316,13 +339,14 @@ impl Reference {
         if elsewhere { dropped("zone-source") } else { Ok(()) }
     }
 
-    fn open(&mut self, from: ZoneId, to: ZoneId, seen: &Seen, frame: &[u8]) {
+    fn open(&mut self, asked: Packet, seen: &Seen, frame: &[u8]) {
         if matches!(seen.icmp, Some(Icmp::Error | Icmp::Other)) {
             return;
         }
         let sequence = if seen.protocol == 6 { u32_at(frame, seen.transport + 4) } else { 0 };
         let ends = [(seen.source, seen.ports.0), (seen.destination, seen.ports.1)];
-        self.flows.push(Flow { protocol: seen.protocol, ends, zones: [from, to], sequence });
+        let zones = [asked.from, asked.to];
+        self.flows.push(Flow { protocol: seen.protocol, ends, zones, sequence, asked });
     }
 
     /// The routes of the bed.
@@ -386,6 +410,16 @@ impl Reference {
         }
         Ok(Outcome { words: "pass".to_owned(), frame: Some(onward) })
     }
+}
+
+/// What a rule or a default does not allow.
+fn refuse<T>(verdict: &Verdict, seen: &Seen, frame: &[u8]) -> Decided<T> {
+    let who = if matches!(verdict.decider, Decider::Default) { "default" } else { "rule" };
+    if verdict.action == Action::Deny {
+        return dropped(&format!("{who}-deny"));
+    }
+    let kind = if seen.protocol == 6 { Answer::Reset } else { Answer::Prohibited };
+    refused(&format!("{who}-reject"), Some(kind), seen, frame)
 }
 
 /// Dropped; the sender gets an answer where the RFCs allow it.
