@@ -60,7 +60,7 @@ tables! {
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
     NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
                   "destination_to", "one_to_one", "prefix_to", "exempt", "answer_arp", "enabled", "mapping", "filtering"];
-    LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
+    LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh", "expires"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
     DOMAINS "[domains]" ["grace"];
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];

@@ -330,6 +330,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a list that is looked at too often", "[lists.bad]\nfile = \"x\"\nblock = \"both\"\nrefresh = \"1s\"".into(), "4:11 `refresh` is out of range"),
         ("a list without a file that is looked at", "[lists.bad]\nentries = \"10.0.0.1\"\nblock = \"both\"\nrefresh = \"1min\"".into(), "4:1 `refresh` needs a `file`"),
         ("a list without a file whose lines are broken", "[lists.bad]\nentries = \"10.0.0.1\"\nblock = \"both\"\nbroken = \"skip\"".into(), "4:1 `broken` needs a `file`, a `command` or a `url` | take `broken` out"),
+        ("a list that expires without a zone", "[lists.bad]\nentries = \"10.0.0.1\"\nblock = \"both\"\nexpires = \"2026-12-31T23:00\"".into(), "4:11 `2026-12-31T23:00` is no time with its zone | write expires"),
         ("a list of two places", "[lists.bad]\nfile = \"x\"\nurl = \"https://a.example/b\"\nblock = \"both\"".into(), "3:1 a list comes from one place | take one out"),
         ("a command for a shell", fetched("command = \"curl https://a.example\""), "2:11 `command` is run without a shell, and this is one word | write each word"),
         ("a command of nothing", fetched("command = [\"\", \"x\"]"), "2:12 `command` names no program"),

@@ -133,10 +133,17 @@ fn list_words(policy: &Policy, loaded: &Loaded) -> String {
         if list.domain().is_some() {
             return format!("the domain `{name}`: what {gateways} says, while the firewall runs\n");
         }
+        let expires = match list.expires {
+            Some(end) if list.has_expired(facts.read_at) => {
+                return format!("the list `{name}`: nothing is on it, because it expired at {end}\n");
+            }
+            Some(end) => format!(", until {end}"),
+            None => String::new(),
+        };
         if let Some(trouble) = &facts.trouble {
             return format!("the list `{name}`: {trouble}\n");
         }
-        format!("the list `{name}`: {v4} IPv4 addresses, {v6} ranges of IPv6{broken}\n")
+        format!("the list `{name}`: {v4} IPv4 addresses, {v6} ranges of IPv6{broken}{expires}\n")
     };
     policy.lists.iter().zip(&loaded.lists).map(line).collect()
 }

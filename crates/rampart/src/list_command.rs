@@ -113,6 +113,7 @@ fn read(file: &Path, how: &ListArgs) -> Result<(Contents, u64), Failure> {
         log: false,
         broken: if how.skip_broken { Broken::Skip } else { Broken::Refuse },
         refresh: None,
+        expires: None,
         span: 0..0,
     };
     entries_of(&list, file).map_err(Failure::Wrong)

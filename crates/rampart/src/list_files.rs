@@ -49,6 +49,21 @@ pub(crate) struct Facts {
     pub(crate) trouble: Option<String>,
 }
 
+impl Facts {
+    /// Of a list of which nothing has to be read, or fetched, any more.
+    const fn of_expired(at: Timestamp) -> Self {
+        Self {
+            ipv4_addresses: 0,
+            ipv6_ranges: 0,
+            broken_lines: 0,
+            read_at: at,
+            next_end: None,
+            mark: None,
+            trouble: None,
+        }
+    }
+}
+
 /// What distinguishes a file from what it was before, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -170,6 +185,9 @@ fn read(
     copies: Option<Copies<'_>>,
     at: Timestamp,
 ) -> Result<(AddressSet, Facts), String> {
+    if list.has_expired(at) {
+        return Ok((AddressSet::default(), Facts::of_expired(at)));
+    }
     let source = source(list, folder)?;
     let watched = || source.watched(list, copies.map(|copies| copies.folder));
     let mut mark = watched().as_deref().and_then(Mark::of);
@@ -192,7 +210,8 @@ fn read(
     };
     let is_known = trouble.is_none() || copies.is_some();
     let has_ends = read.has_ends();
-    let next_end = read.next_end(at).map(|end| end.max(at.saturating_add(BETWEEN_ENDS).unwrap_or(end)));
+    let next_end = read.next_end(at).into_iter().chain(list.expires).min();
+    let next_end = next_end.map(|end| end.max(at.saturating_add(BETWEEN_ENDS).unwrap_or(end)));
     let set = list.contents(read.at(at));
     // What a domain stands for is said while the firewall runs.
     if set.is_empty() && is_known && !has_ends && list.domain().is_none() {
@@ -221,13 +240,13 @@ pub(crate) fn has_lost_its_copy(list: &List, copies: Copies<'_>) -> bool {
     })
 }
 
-/// Fetches the lists of a policy that were never fetched before. Returns whether there were any.
+/// Fetches the lists of a policy that were never fetched before and have not expired. Returns whether there were any.
 ///
 /// # Errors
 /// The first that cannot be fetched, with what to do.
-pub(crate) fn fetch_missing(policy: &Policy, copies: Copies<'_>) -> Result<bool, String> {
+pub(crate) fn fetch_missing(policy: &Policy, copies: Copies<'_>, at: Timestamp) -> Result<bool, String> {
     let mut any = false;
-    for list in &policy.lists {
+    for list in policy.lists.iter().filter(|list| !list.has_expired(at)) {
         let source = source(list, policy.folder.as_deref());
         let is_missing = source
             .is_ok_and(|source| matches!(source, Source::Fetched(_)) && !copies.path(list, &source).exists());
@@ -496,6 +515,12 @@ mod tests {
             ("file = 'countries'\ncountries = 'ch'", Ok(256)),
             ("file = 'ending'", Ok(2)),
             ("file = 'ended'", Ok(0)),
+            ("file = 'text'\nexpires = '1970-01-01T00:00:01Z'", Ok(1 + (1 << 24))),
+            ("file = 'text'\nexpires = '1970-01-01T00:00:00Z'", Ok(0)),
+            ("entries = '10.0.0.0/30'\nexpires = '1970-01-01T01:00:00+01:00'", Ok(0)),
+            // Nobody has to keep a file of which nothing is taken.
+            ("file = 'none'\nexpires = '1969-12-31T23:59:59Z'", Ok(0)),
+            ("file = 'none'\nexpires = '1970-01-02T00:00:00Z'", Err("No such file")),
             ("file = 'ending'\nexcept = '192.0.2.2'", Ok(1)),
             ("file = 'cut'", Err("stops in the middle")),
             ("file = 'damaged'", Err("checksum")),

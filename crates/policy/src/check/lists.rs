@@ -13,6 +13,7 @@ use crate::lists::{
 use crate::model::Rule;
 use crate::schema;
 use crate::tables::MAX_LISTED_SERIES;
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
@@ -59,6 +60,7 @@ fn list<'t>(
     let log = section.flag("log", c).unwrap_or(false);
     let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
     let refresh = refresh(section, &origin, c);
+    let expires = expires(section, c);
     if !is_read {
         refuse_keys_of_sources(section, c);
     }
@@ -85,6 +87,7 @@ fn list<'t>(
         log,
         broken,
         refresh,
+        expires,
         span: name.span.clone(),
     })
 }
@@ -191,6 +194,18 @@ fn refresh(section: &Section<'_>, origin: &Origin, c: &mut Collector<'_>) -> Opt
         section.missing("refresh", "\"1h\": what a command prints is fetched so often", c);
     }
     duration(section, "refresh", Duration::from_secs(5)..=Duration::from_secs(30 * 86_400), c)
+}
+
+/// When all entries end.
+fn expires(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Timestamp> {
+    let moment = section.text("expires", c)?;
+    let found = moment.value.parse().ok();
+    if found.is_none() {
+        let help = "write expires = \"2026-12-31T23:00:00Z\"".to_owned();
+        let message = format!("`{}` is no time with its zone", shortened(moment.value));
+        c.report(moment.span, message, Some(help));
+    }
+    found
 }
 
 /// Codes of countries, in upper case.
@@ -347,6 +362,7 @@ impl<'t> ListNames<'t> {
             log: false,
             broken: Broken::default(),
             refresh: None,
+            expires: None,
             span: span.clone(),
         };
         self.others.iter().filter_map(move |(other, span)| match other {

@@ -12,6 +12,7 @@ pub use table::{BuildError, DomainTables, ListTable, Start6};
 pub use text::{Mistake, Reader, Text};
 
 use crate::address::AddressSet;
+use jiff::Timestamp;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub struct List {
     /// How often its file is looked at, and read again if it has changed, or how often it is fetched; `None`, which only files may have: it is
     /// read when a policy is applied.
     pub refresh: Option<Duration>,
+    /// From when on nothing is on it, also none of its entries that end later.
+    pub expires: Option<Timestamp>,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
 }
@@ -154,7 +157,12 @@ impl List {
         }
     }
 
-    /// What is on it, once its file has been read.
+    /// Whether all of its entries have ended at a moment.
+    pub fn has_expired(&self, at: Timestamp) -> bool {
+        self.expires.is_some_and(|end| end <= at)
+    }
+
+    /// What is on it, once its file has been read, and unless it has expired.
     pub fn contents(&self, read: AddressSet) -> AddressSet {
         let all = if self.entries.is_empty() { read } else { AddressSet::union([&self.entries, &read]) };
         if self.except.is_empty() { all } else { all.without(&self.except) }

@@ -273,6 +273,9 @@ pub struct ListCount {
     /// When the next of its entries ends, for example `2026-11-24T10:00:00Z`; null if none does.
     #[serde(default)]
     pub next_end: Option<Timestamp>,
+    /// From when on nothing is on it, for example `2026-12-31T23:00:00Z`; null if it does not expire.
+    #[serde(default)]
+    pub expires: Option<Timestamp>,
     /// How often it could not be fetched since the policy was applied.
     #[serde(default)]
     pub failures: u64,

@@ -13,7 +13,7 @@ pub(crate) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
         let bound = [("block", &list.block), ("require", &list.require)];
         let bound: Vec<String> =
             bound.iter().filter_map(|(word, at)| at.as_ref().map(|at| format!("{word} {at}"))).collect();
-        json!({ "list": list, "bound": bound.join(", "), "read_at": time(list.read_at), "next_end": list.next_end.map(time) })
+        json!({ "list": list, "bound": bound.join(", "), "read_at": time(list.read_at), "next_end": list.next_end.map(time), "expires": list.expires.map(time) })
     };
     let rows: Vec<_> = lists.iter().map(row).collect();
     context.page(

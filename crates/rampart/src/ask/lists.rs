@@ -34,7 +34,7 @@ fn text(lists: &Lists, now: Timestamp) -> String {
             grouped(list.ipv4_addresses),
             grouped(list.ipv6_ranges),
             age(now, list.read_at),
-            notes(list),
+            notes(list, now),
         ]);
     }
     let domains = domains(lists, now);
@@ -87,15 +87,17 @@ fn age(now: Timestamp, at: Timestamp) -> String {
     format!("{since:#} ago")
 }
 
-fn notes(list: &ListCount) -> String {
+fn notes(list: &ListCount, now: Timestamp) -> String {
     let broken =
         (list.broken_lines > 0).then(|| format!("{} broken lines left out", grouped(list.broken_lines)));
     let failures = (list.failures > 0).then(|| format!("{} failures", grouped(list.failures)));
-    let next_end = list.next_end.filter(|_| list.domain.is_empty());
+    let expires = list.expires.map(|at| format!("{} at {at}", if at <= now { "expired" } else { "expires" }));
+    let next_end = list.next_end.filter(|end| list.domain.is_empty() && list.expires != Some(*end));
     let next_end = next_end.map(|at| format!("the next entry ends at {at}"));
     let not_taken = (list.not_taken > 0).then(|| format!("{} addresses not taken", grouped(list.not_taken)));
     broken
         .into_iter()
+        .chain(expires)
         .chain(next_end)
         .chain(not_taken)
         .chain(failures)

@@ -89,7 +89,7 @@ impl ListsInForce {
         let mut looks = Vec::new();
         let lists = policy.lists.iter().zip(&self.facts).zip(&mut self.next_looks);
         for (place, ((list, facts), look_at)) in lists.enumerate() {
-            if look_at.is_some_and(|at| at <= now) {
+            if look_at.is_some_and(|at| at <= now) && !list.has_expired(facts.read_at) {
                 *look_at = next(list);
                 let source = source(list, policy.folder.as_deref()).ok();
                 let path = source.and_then(|source| source.watched(list, copies));
@@ -118,9 +118,10 @@ impl ListsInForce {
             self.fetches = lists.map(|(list, facts)| Fetches::of(list, facts, now)).collect();
         }
         let is_due = |fetches: &Option<Fetches>| fetches.as_ref().is_some_and(|it| it.next <= now.steady);
+        let is_due =
+            |place: &usize| is_due(&self.fetches[*place]) && !policy.lists[*place].has_expired(now.wall);
         // Who has waited longest comes first, so that one that hangs each time keeps no other from its turn.
-        let mut due: Vec<usize> =
-            (0..self.fetches.len()).filter(|place| is_due(&self.fetches[*place])).collect();
+        let mut due: Vec<usize> = (0..self.fetches.len()).filter(is_due).collect();
         due.sort_by_key(|place| self.fetches[*place].as_ref().map(|fetches| fetches.next));
         due
     }
@@ -209,6 +210,7 @@ impl ListsInForce {
                 broken_lines: facts.broken_lines + last(place).map_or(0, |(_, broken)| broken),
                 read_at: last(place).map_or_else(|| at_first(list, facts), |(at, _)| at),
                 next_end: facts.next_end,
+                expires: list.expires,
                 trouble: facts.trouble.clone().or_else(|| fetches(place)?.failed.clone()),
                 failures: fetches(place).map_or(0, |fetches| fetches.failures),
                 hits: hits.get(&list.counter()).copied().unwrap_or(0),

@@ -129,7 +129,7 @@ impl Daemon {
     fn put_in_force(&self, coming: &Coming<'_>, now: Moment) -> Result<Applied, Refused> {
         // A command may take minutes. Meanwhile the firewall goes by the clock and can be taken down.
         let began = Instant::now();
-        let read = self.read(coming.new);
+        let read = self.read(coming.new, now.wall);
         let now = if matches!(read, Ok((_, true))) { now.later(began.elapsed()) } else { now };
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = read.and_then(|(policy, _)| self.replace(policy, coming, now));
@@ -160,11 +160,11 @@ impl Daemon {
     }
 
     /// Reads a policy and fetches what was never fetched; second, whether there was anything to fetch.
-    fn read(&self, new: &NewPolicy) -> Result<(Policy, bool), Refused> {
+    fn read(&self, new: &NewPolicy, at: Timestamp) -> Result<(Policy, bool), Refused> {
         let policy = Policy::parse(&new.file, &new.text)
             .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?
             .in_folder(new.folder.clone());
-        let any = self.fetch_missing(&policy)?;
+        let any = self.fetch_missing(&policy, at)?;
         Ok((policy, any))
     }
 

@@ -52,9 +52,9 @@ impl Daemon {
     }
 
     /// Fetches those of a policy's lists that were never fetched. Returns whether there were any.
-    pub(super) fn fetch_missing(&self, policy: &Policy) -> Result<bool, Refused> {
+    pub(super) fn fetch_missing(&self, policy: &Policy, at: Timestamp) -> Result<bool, Refused> {
         self.with_copies(false, |copies| {
-            copies.map_or(Ok(false), |copies| list_files::fetch_missing(policy, copies))
+            copies.map_or(Ok(false), |copies| list_files::fetch_missing(policy, copies, at))
         })
         .map_err(|why| Refused::new(422, why))
     }

@@ -93,6 +93,23 @@ fn listed(name: &str, more: &str) -> String {
     format!("[lists.{name}]\ncommand = ['{name}', 'x']\nblock = 'both'\nrefresh = '1h'\n{more}\n")
 }
 
+/// What nothing is taken from is not fetched, neither at first nor again.
+#[test]
+fn a_list_that_has_expired_is_not_fetched() {
+    let it = Fetching::new();
+    it.web.says("feed", Ok("192.0.2.1\n"));
+    let policy = |end: &str| format!("{}{}", usual(), listed("feed", &format!("expires = '{end}'")));
+    it.running.apply(&policy("2026-11-20T10:00:00Z"), None, 1).unwrap();
+    it.step(2 + HOUR);
+    assert_eq!((it.web.asked(), it.has("192.0.2.1")), (vec![], Some(0)));
+    it.running.apply(&policy("2026-11-20T12:00:00Z"), None, 3 + HOUR).unwrap();
+    assert_eq!((it.web.asked().len(), it.has("192.0.2.1")), (1, Some(1)));
+    it.step(2 * HOUR);
+    it.web.asked();
+    it.step(4 * HOUR);
+    assert_eq!((it.web.asked(), it.has("192.0.2.1"), it.troubles()), (vec![], Some(0), String::new()));
+}
+
 /// The clock of the copies on disk is the machine's, and that of the daemon is the test's: a time that is long over on the machine makes every copy due.
 const HOUR: u32 = 3_600;
 

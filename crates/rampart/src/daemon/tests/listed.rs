@@ -206,6 +206,32 @@ fn entries_end_without_a_reload_also_when_their_file_is_gone() {
     assert_eq!(on(&later), [1, 0, 0, 1, 0]);
 }
 
+/// By the clock alone, and with what the policy itself writes. Nobody looks at its file then.
+#[test]
+fn a_list_expires_as_a_whole() {
+    let running = Running::with(&usual(), "2026-11-20T10:00:00Z");
+    running.file("bad.txt", "192.0.2.1\n192.0.2.2 until 2026-11-20T12:00:00Z\n");
+    let more =
+        "block = 'both'\nrefresh = '10s'\nentries = '192.0.2.3'\nexpires = '2026-11-20T11:01:00+01:00'";
+    running.apply(&listed(more), None, 1).unwrap();
+    let step = |seconds: u32| {
+        assert!(running.daemon.refresh_lists(running.at(seconds)));
+        running.daemon.tick(running.at(seconds));
+        [1, 2, 3].map(|end| on_lists(&running, &format!("192.0.2.{end}")).unwrap())
+    };
+    assert_eq!(step(59), [1, 1, 1]);
+    assert_eq!(running.ask("GET", "/v1/lists", "").1["lists"][0]["expires"], json!("2026-11-20T10:01:00Z"));
+    fs::remove_file(running.folder.path().join("bad.txt")).unwrap();
+    assert_eq!(step(60), [0, 0, 0], "{}", running.log());
+    let generation = running.daemon.status().unwrap().policy.generation;
+    assert_eq!(step(600), [0, 0, 0]);
+    let status = running.daemon.status().unwrap();
+    assert_eq!((status.policy.generation, status.troubles.join("; ").as_str()), (generation, ""));
+    assert!(running.command("lists").1.contains(" at 2026-11-20T10:01:00Z"));
+    running.apply(&listed(more), None, 601).unwrap();
+    assert_eq!(step(602), [0, 0, 0], "applied again");
+}
+
 /// Without a copy, an end that cannot be carried out is a trouble, and is tried again.
 #[test]
 fn an_end_that_cannot_be_carried_out_is_tried_again() {
