@@ -45,10 +45,23 @@ struct dst_entry {
 struct sk_buff {
 	unsigned int len;
 	__u8 ip_summed : 2;
+	char cb[48];
 	__u16 mac_header;
+	__u16 network_header;
 	unsigned char *head;
 	unsigned long _nfct;
 	unsigned long _skb_refdst;
+} __attribute__((preserve_access_index));
+
+/* What IPv4 and IPv6 keep in `cb` of a packet. */
+struct inet_skb_parm {
+	int iif;
+	__u16 flags;
+} __attribute__((preserve_access_index));
+
+struct inet6_skb_parm {
+	int iif;
+	__u16 flags;
 } __attribute__((preserve_access_index));
 
 struct nf_hook_state {

@@ -23,6 +23,8 @@
 #define ETHERNET_DEVICE 1	/* ARPHRD_ETHER of linux/if_arp.h */
 #define TRACKED_HOW 7UL		/* the lowest bits of the address of a record, and the first number of them that says "an answer" */
 #define TRACKED_ANSWER 3
+#define OF_VRF_V4 128	/* IPSKB_L3SLAVE and IP6SKB_L3SLAVE of net/ip.h and linux/ipv6.h: the packet came into a VRF */
+#define OF_VRF_V6 64
 
 struct nf_conntrack_tuple {
 	struct {
@@ -96,6 +98,27 @@ static __always_inline bool find_asked(struct bpf_nf_ctx *ctx, struct packet *p)
 	return !bpf_core_read(&p->destination_port, sizeof(p->destination_port), &way->tuple.dst.u.all);
 }
 
+/* The interface that a packet came in by. Netfilter is asked in the name of the VRF that it belongs to, and that would send the answer as one of this
+ * machine's own. */
+static __always_inline __u32 came_in_by(struct bpf_nf_ctx *ctx, const struct packet *p)
+{
+	const struct inet6_skb_parm *v6 = (const void *)ctx->skb->cb;
+	const struct inet_skb_parm *v4 = (const void *)ctx->skb->cb;
+	__u32 by = 0;
+	__u16 flags = 0;
+
+	if (p->family == 4) {
+		bpf_core_read(&flags, sizeof(flags), &v4->flags);
+		if (flags & OF_VRF_V4)
+			bpf_core_read(&by, sizeof(by), &v4->iif);
+	} else {
+		bpf_core_read(&flags, sizeof(flags), &v6->flags);
+		if (flags & OF_VRF_V6)
+			bpf_core_read(&by, sizeof(by), &v6->iif);
+	}
+	return by ? by : p->ifindex;
+}
+
 /* The addresses of the frame that the packet came in; of a link without any, zeros, which it takes off again. */
 static __always_inline void fill_ethernet(struct bpf_nf_ctx *ctx, const struct packet *p, struct refused_packet *to)
 {
@@ -104,7 +127,8 @@ static __always_inline void fill_ethernet(struct bpf_nf_ctx *ctx, const struct p
 
 	__builtin_memset(ethernet, 0, sizeof(*ethernet));
 	ethernet->type = bpf_htons(p->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6);
-	if (ctx->state->in->type != ETHERNET_DEVICE)
+	/* A VRF says that it is Ethernet, and what came into it may be of any link. */
+	if (ctx->state->in->type != ETHERNET_DEVICE || ctx->skb->network_header - ctx->skb->mac_header < ETHERNET_BYTES)
 		return;
 	from = bpf_rdonly_cast(ctx->skb->head + ctx->skb->mac_header, bpf_core_type_id_kernel(struct ethhdr));
 	for (int i = 0; i < 6; i++) {
@@ -140,6 +164,7 @@ __noinline int hand_refused(struct bpf_nf_ctx *ctx, struct packet *p)
 		return 0;
 	}
 	fill_ethernet(ctx, p, to);
+	p->ifindex = came_in_by(ctx, p);
 	to->time = bpf_ktime_get_ns();
 	to->ifindex = p->ifindex;
 	to->bytes = ETHERNET_BYTES + bytes;

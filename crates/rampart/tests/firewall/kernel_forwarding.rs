@@ -358,7 +358,7 @@ const PUBLISHED_DATAGRAMS: &str = "
     }";
 
 /// The numbers of the errors that a connection and a datagram from a host meet; none if nothing comes back.
-fn errors_of(host: &Namespace, to: &str) -> [Option<i32>; 2] {
+pub(crate) fn errors_of(host: &Namespace, to: &str) -> [Option<i32>; 2] {
     let to: SocketAddr = to.parse().unwrap();
     let connected = host.enter(|| TcpStream::connect_timeout(&to, answer())).map(drop);
     let socket = socket_for(host, to);

@@ -3,6 +3,8 @@
 //! has besides.
 
 use crate::bed::{Bed, Outcome, expect_denied, expect_from, serve};
+use crate::kernel_forwarding::errors_of;
+use nix::errno::Errno;
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -25,6 +27,12 @@ const RULES: &str = "
     service = 'tcp/9000'
     action = 'allow'
     [[rules]]
+    name = 'refused'
+    from = ['inside', 'vpn']
+    to = ['inside', 'vpn', 'self']
+    service = ['tcp/9001', 'udp/9001']
+    action = 'reject'
+    [[rules]]
     name = 'tunnel'
     from = ['self', 'outside']
     to = ['self', 'outside']
@@ -43,6 +51,12 @@ const VRF_RULES: &str = "
     to = 'blue'
     service = 'tcp/9000'
     action = 'allow'
+    [[rules]]
+    name = 'refused'
+    from = ['blue']
+    to = ['blue', 'self']
+    service = ['tcp/9001', 'udp/9001']
+    action = 'reject'
 ";
 
 /// Holds both ends of a tunnel of two tuns, and carries packets between them: the network namespaces' names are its arguments.
@@ -188,10 +202,15 @@ fn needs_root_tunnels_are_judged_where_the_kernel_forwards() {
         expect_from(inside, &format!("{far}:9000"), Outcome::Answered, &without);
         let rules = if kind == "vrf" { VRF_RULES } else { RULES };
         let firewall = bed.up(&write(&bed, rules), "auto");
+        let own = if kind == "vrf" { "10.81.2.1" } else { "10.99.0.1" };
+        let wanted = [Errno::ECONNREFUSED, Errno::EHOSTUNREACH].map(|error| Some(error as i32));
         for (from, to) in [(inside, far), (beyond, "10.81.1.2")] {
             expect_from(from, &format!("{to}:9000"), Outcome::Answered, kind);
             expect_denied(&bed, from, format!("{to}:9000").parse().unwrap(), kind);
+            assert_eq!(errors_of(from, &format!("{to}:9001")), wanted, "{kind}: what is refused to {to}");
         }
+        assert_eq!(errors_of(beyond, &format!("{own}:9001")), wanted, "{kind}: what is refused to {own}");
+        assert_eq!([bed.dropped("rule-reject"), bed.counted("answered")], [6, 6], "{kind}");
         drop(firewall);
         let (status, said) = bed.rampart(&["down"]);
         assert_eq!(status, 0, "{kind}: {said}");
