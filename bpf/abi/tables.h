@@ -245,7 +245,8 @@ struct effect {
 _Static_assert(sizeof(struct effect) == EFFECT_WORDS * 4, "they do not lie on two pages");
 
 enum extra_bits {
-	EXTRA_TERMS = 0x00ffffff,	/* the place of its struct limit_terms and 1, or 0 */
+	EXTRA_TERMS = 0x003fffff,	/* the place of its struct limit_terms and 1, or 0 */
+	EXTRA_SYN_PROXY = 3u << 22,	/* enum syn_proxy of its connections and 1; 0: as the settings say */
 	EXTRA_GATEWAY = 63u << 24,	/* the transparent gateway that takes its flows: its place in settings.gateways and 1, or 0 */
 	EXTRA_LOG_OPEN = 1u << 30,	/* records each flow as it opens, and each packet that is refused */
 	EXTRA_LOG_CLOSE = 1u << 31,	/* records each flow as it ends */

@@ -49,6 +49,8 @@ struct {
 	__type(value, struct limit_bucket);
 } limit_addresses SEC(".maps");
 
+_Static_assert(EXTRA_TERMS >= MARK_SLOT, "as many rules have terms as have counters");
+
 /* What a rule's limits and alert are; null when it has neither. */
 static __always_inline struct limit_terms *terms_of(__u32 extras)
 {

@@ -16,6 +16,7 @@
 #include "renumber.h"
 #include "tcp_proof.h"
 
+#define SYN_PROXY_SHIFT 22	/* of EXTRA_SYN_PROXY */
 #define SEGMENT_BYTES 40	/* of the firewall's own headers: options are always as long as the longest */
 #define TICKS_AGAIN 190		/* from one SYN to the server to the next, at least: 200 ms */
 #define TICKS_GIVEN_UP 20000	/* after so long without an answer of the server its client gets a reset: 21 s */
@@ -48,14 +49,27 @@ static __always_inline bool is_for_a_group(const struct packet *p)
 	return p->family == 4 ? bpf_ntohl(p->destination[0]) >> 28 >= 14 : bpf_ntohl(p->destination[0]) >> 24 == 0xff;
 }
 
+/* What the rule of a packet says of SYNs, or else the settings. */
+static __always_inline __u32 proxy_of(const struct packet *p)
+{
+	__u32 of_rule = (p->extras & EXTRA_SYN_PROXY) >> SYN_PROXY_SHIFT;
+
+	return of_rule ? of_rule - 1 : settings.syn_proxy;
+}
+
 /* Whether a SYN that the policy allows is answered by the firewall. */
 static __always_inline bool is_proxied_syn(const struct packet *p, const enum hook hook)
 {
-	if (!settings.syn_proxy || hook == HOOK_NETFILTER || hook == HOOK_OUT || p->protocol != PROTOCOL_TCP || p->is_proxied)
+	__u32 wanted;
+
+	if (hook == HOOK_NETFILTER || hook == HOOK_OUT || p->protocol != PROTOCOL_TCP || p->is_proxied)
+		return false;
+	wanted = proxy_of(p);
+	if (wanted == SYN_PROXY_OFF)
 		return false;
 	if (p->flags & (PACKET_FROM_SELF | PACKET_FIRST_FRAGMENT) || p->to == ZONE_SELF || across(p) || is_for_a_group(p))
 		return false;
-	return settings.syn_proxy == SYN_PROXY_ON || is_called_for(p);
+	return wanted == SYN_PROXY_ON || is_called_for(p);
 }
 
 /* Whether a segment of no flow may bring a cookie: one was sent while it would still be good. */

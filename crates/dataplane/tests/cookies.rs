@@ -479,6 +479,47 @@ fn needs_root_cookies_are_good_when_the_proxy_is_off_again() {
     });
 }
 
+/// A rule says of its own connections otherwise than the settings. What comes back with a cookie is good whatever is said by then.
+#[test]
+fn needs_root_a_rule_says_whether_its_syns_are_answered() {
+    for hook in HOOKS {
+        let mut talk = Talk::new(hook, V4, "");
+        for (setting, of_rule, is_answered) in [
+            ("off", "on", true),
+            ("off", "when-full", false),
+            ("on", "off", false),
+            ("on", "when-full", false),
+            ("when-full", "on", true),
+            ("on", "", true),
+        ] {
+            let said = if of_rule.is_empty() {
+                String::new()
+            } else {
+                format!("syn_proxy = \"{of_rule}\"\nlog = true\n")
+            };
+            let rules = POLICY.replacen("name = \"out\"\n", &format!("name = \"out\"\n{said}"), 1);
+            talk.bed.apply(&format!("[settings]\nsyn_proxy = \"{setting}\"\n{rules}"));
+            talk.port += 1;
+            let before = talk.flows();
+            if is_answered {
+                talk.cookie();
+            } else {
+                assert_eq!(talk.passes(Side::In, SYN, CLIENT, 0).sequence, CLIENT, "{setting}, {of_rule}");
+            }
+            assert_eq!(talk.flows(), before + usize::from(!is_answered), "{setting}, {of_rule}");
+        }
+        // Another rule, of which nothing is said.
+        talk.bed.apply(&POLICY.replacen("name = \"out\"\n", "name = \"out\"\nsyn_proxy = \"on\"\n", 1));
+        let cookies = talk.bed.tally(Tally::Cookies);
+        let syn = Tcp { flags: SYN, sequence: SERVER, ports: (99, 80), window: 999, ..Tcp::default() };
+        let frame = Frame::new(V4.1, V4.0, 6, syn.bytes()).completed().bytes();
+        assert_eq!(talk.bed.send(Side::Out, &frame).words(), "pass");
+        assert_eq!(talk.bed.tally(Tally::Cookies), cookies);
+        talk.port += 1;
+        talk.connected();
+    }
+}
+
 #[test]
 fn needs_root_without_the_setting_no_segment_is_taken_for_a_cookie() {
     all("", |mut talk| {

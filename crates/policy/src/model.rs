@@ -8,7 +8,7 @@ use crate::quantity::Rate;
 use crate::scans::Scans;
 use crate::schedule::{self, Schedule};
 use crate::service::ServiceSet;
-use crate::settings::Settings;
+use crate::settings::{Settings, SynProxy};
 pub use crate::translation::{Change, Translation};
 use jiff::Timestamp;
 use std::net::IpAddr;
@@ -215,6 +215,8 @@ pub struct Effect {
     pub alert: Option<Alert>,
     /// The transparent gateway that takes the flows: a place in [`Policy::gateways`].
     pub gateway: Option<usize>,
+    /// Whether SYNs of the connections are answered with cookies; `None`: as the settings say.
+    pub syn_proxy: Option<SynProxy>,
 }
 
 /// What happens to a packet.

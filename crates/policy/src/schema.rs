@@ -54,7 +54,7 @@ tables! {
     SERVICE "[services.NAME]" ["members", "source_port"];
     SCHEDULE "[schedules.NAME]" ["times", "time_zone", "from", "until", "except"];
     RULE "[[rules]]" ["name", "description", "from", "to", "source", "destination", "service", "source_port", "schedule",
-                      "action", "log", "limit", "alert", "enabled", "gateway", "inspection"];
+                      "action", "log", "limit", "alert", "enabled", "gateway", "syn_proxy", "inspection"];
     LIMIT "[rules.limit]" ["rate", "burst", "connections", "per"];
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];

@@ -211,7 +211,11 @@ fn proxied(policy: &Policy, packet: &Packet, explanation: &Explanation) -> Optio
     if !is_forwarded || policy.is_bridged(packet.from) || explanation.verdict.action != Action::Allow {
         return None;
     }
-    match policy.settings.syn_proxy {
+    let of_rule = match explanation.verdict.decider {
+        Decider::Rule(rule) => policy.rules[rule].effect.syn_proxy,
+        Decider::Default => None,
+    };
+    match of_rule.unwrap_or(policy.settings.syn_proxy) {
         SynProxy::Off => None,
         SynProxy::On => Some(
             "its SYN is answered with a cookie, and the server is asked once that is acknowledged (syn_proxy)",

@@ -190,6 +190,7 @@ mod tests {
         limit: Limit { rate: None, burst: None, connections: None, per: Per::Rule },
         alert: None,
         gateway: None,
+        syn_proxy: None,
     };
 
     #[test]

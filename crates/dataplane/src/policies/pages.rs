@@ -10,6 +10,7 @@ use policy::address::AddressSet;
 use policy::lists::bound;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
+use policy::settings::SynProxy;
 use policy::tables::{
     AddressTables, BitVectors, Blocked, Blocks, Classed, Combination, Crossed, LINE_WORDS, Listed, Method,
     Part, Series, Tables, Trees,
@@ -208,7 +209,8 @@ fn effects(
         let rule: &Rule = &policy.rules[*place as usize];
         let terms = numbers.limits.get(&(*place as usize)).copied().unwrap_or(0);
         let gateway = rule.effect.gateway.and_then(|place| numbers.gateways.get(place)).copied().unwrap_or(0);
-        let extras = terms | log_bits(rule.effect.log) | gateway << GATEWAY_SHIFT;
+        let extras =
+            terms | log_bits(rule.effect.log) | gateway << GATEWAY_SHIFT | proxy_bits(rule.effect.syn_proxy);
         pages.words(&[*action, (numbers.slot)(&rule.name), extras, listed(row)]);
     }
     header.defaults = pages.begin(4);
@@ -231,6 +233,12 @@ fn add_lists(pages: &mut Pages, header: &mut types::table_header, policy: &Polic
 }
 
 const GATEWAY_SHIFT: u32 = types::extra_bits::EXTRA_GATEWAY.0.trailing_zeros();
+
+/// By `enum syn_proxy`.
+fn proxy_bits(said: Option<SynProxy>) -> u32 {
+    const SHIFT: u32 = types::extra_bits::EXTRA_SYN_PROXY.0.trailing_zeros();
+    said.map_or(0, |said| (said as u32 + 1) << SHIFT)
+}
 
 const fn log_bits(log: Log) -> u32 {
     const OPEN: u32 = types::extra_bits::EXTRA_LOG_OPEN.0;

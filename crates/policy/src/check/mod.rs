@@ -11,6 +11,7 @@ mod scans;
 mod schedules;
 mod settings;
 mod source_ports;
+mod syn_proxy;
 mod zones;
 
 use crate::model::{Object, Policy, Service};

@@ -4,6 +4,7 @@ use super::gateways::Gateways;
 use super::names::{Addresses, Names};
 use super::settings::duration;
 use super::source_ports;
+use super::syn_proxy;
 use crate::model::{
     Action, Alert, Effect, Limit, Log, MAX_RULES, PairDefault, Per, Rule, SELF, Written, Zone, ZoneSet,
 };
@@ -122,6 +123,16 @@ impl<'t> Reader<'_, 't> {
         let schedule = self.schedule(section, c);
         let effect = effect(section, c);
         let gateway = self.gateways.of_rule(section, effect.as_ref(), [from, to], service.as_deref(), c);
+        let Gateways { root, forwarding, .. } = self.gateways;
+        let proxied = syn_proxy::of_rule(
+            root,
+            section,
+            *forwarding,
+            effect.as_ref(),
+            [from, to],
+            service.as_deref(),
+            c,
+        );
         let enabled = section.flag("enabled", c).unwrap_or(true);
         let description = section.text("description", c).map(|d| d.value.to_owned());
         let (name, source, destination) = (name?, source?, destination?);
@@ -136,7 +147,7 @@ impl<'t> Reader<'_, 't> {
             destination_lists: destination.lists,
             service: service?,
             schedule: schedule?,
-            effect: Effect { gateway: gateway?, ..effect? },
+            effect: Effect { gateway: gateway?, syn_proxy: proxied?, ..effect? },
             enabled,
             span: name.span,
             written: Written {
@@ -262,7 +273,7 @@ fn effect(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Effect> {
         Some(section) => Some(alert(&section, c)?),
         None => None,
     };
-    Some(Effect { action: action?, log: log?, limit: limit?, alert, gateway: None })
+    Some(Effect { action: action?, log: log?, limit: limit?, alert, gateway: None, syn_proxy: None })
 }
 
 fn log(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> Option<Log> {

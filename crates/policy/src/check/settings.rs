@@ -1,8 +1,9 @@
 //! Settings, with their defaults and ranges.
 
+use super::syn_proxy;
 use crate::quantity;
 use crate::schema;
-use crate::settings::{FLOWS, Forwarding, GRACE, Integrity, ReversePath, Settings, SynProxy, Timeouts};
+use crate::settings::{FLOWS, Forwarding, GRACE, Integrity, ReversePath, Settings, Timeouts};
 use std::time::Duration;
 use toml_reader::{Collector, Section, shortened};
 
@@ -26,9 +27,8 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
     if let Some(unanswered) = section.integer("unanswered", 64..=settings.flows, c) {
         settings.unanswered = unanswered;
     }
-    if let Some(syn_proxy) = section.choice("syn_proxy", &SynProxy::NAMES, c) {
-        settings.syn_proxy = syn_proxy;
-        refuse_syn_proxy(root, &section, &settings, c);
+    if let Some(said) = syn_proxy::of_settings(root, &section, settings.forwarding, c) {
+        settings.syn_proxy = said;
     }
     if let Some(reverse_path) = section.choice("reverse_path", &ReversePath::NAMES, c) {
         settings.reverse_path = reverse_path;
@@ -43,22 +43,6 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
         integrity(&section, &mut settings.integrity, c);
     }
     settings
-}
-
-/// Where connections are not the firewall's own to forward, it cannot take part in them.
-fn refuse_syn_proxy(root: &Section<'_>, section: &Section<'_>, settings: &Settings, c: &mut Collector<'_>) {
-    if settings.syn_proxy == SynProxy::Off {
-        return;
-    }
-    let report = |message: &str, help: &str, c: &mut Collector<'_>| {
-        c.report(section.key_span("syn_proxy"), message, Some(help.to_owned()));
-    };
-    if settings.forwarding == Forwarding::Kernel {
-        let help = "leave `forwarding` out, or have the kernel do it: `SYNPROXY` of iptables, `synproxy` of nftables";
-        report("where the kernel forwards, this firewall answers no SYNs", help, c);
-    } else if root.value("bridges").is_some() {
-        report("this version answers no SYNs on bridges", "take `syn_proxy` out, or the bridges", c);
-    }
 }
 
 fn timeouts(section: &Section<'_>, timeouts: &mut Timeouts, c: &mut Collector<'_>) {

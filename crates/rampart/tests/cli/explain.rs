@@ -40,14 +40,26 @@ fn explain_knows_sources_and_destinations_that_nobody_has() {
 
 #[test]
 fn explain_says_what_becomes_of_a_syn() {
-    for (setting, to, port, expected) in [
-        ("off", "wan", "tcp", None),
-        ("on", "wan", "tcp", Some("its SYN is answered with a cookie")),
-        ("on", "wan", "udp", None),
-        ("on", "self", "tcp", None),
-        ("when-full", "wan", "tcp", Some("while half-open connections fill half of half_open, its SYN")),
+    const ON: Option<&str> = Some("its SYN is answered with a cookie");
+    const WHEN_FULL: Option<&str> = Some("while half-open connections fill half of half_open, its SYN");
+    for (setting, of_rule, to, port, expected) in [
+        ("off", "", "wan", "tcp", None),
+        ("on", "", "wan", "tcp", ON),
+        ("on", "", "wan", "udp", None),
+        ("on", "", "self", "tcp", None),
+        ("when-full", "", "wan", "tcp", WHEN_FULL),
+        ("off", "on", "wan", "tcp", ON),
+        ("off", "on", "wan", "udp", None),
+        ("on", "off", "wan", "tcp", None),
+        ("on", "when-full", "wan", "tcp", WHEN_FULL),
     ] {
         let text = format!("settings = {{ syn_proxy = '{setting}' }}\n{TRANSLATED}");
+        let allows = "action = 'allow'\n";
+        assert!(text.contains(allows));
+        let text = match of_rule {
+            "" => text,
+            said => text.replacen(allows, &format!("{allows}syn_proxy = '{said}'\n"), 1),
+        };
         let policy = Scratch::new("proxied.toml", text.as_bytes());
         let ends = ["--from", "lan", "--to", to, "--src", "192.168.1.9", "--dst", "198.51.100.7"];
         let path = policy.path();
