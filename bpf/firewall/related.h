@@ -58,7 +58,7 @@ static __always_inline __u32 quoted_addresses(const struct frame *f, struct pack
 	quoted->family = p->family;
 	if (p->family == 4) {
 		v4 = bytes_at(f, at, IPV4_BYTES);
-		if (!v4 || v4->version_words >> 4 != 4)
+		if (!v4 || v4->version_words >> 4 != 4 || (v4->version_words & 15) < IPV4_BYTES / 4)
 			return 0;
 		if (v4->fragment & bpf_htons(IPV4_OFFSET)) {
 			quoted->fragment_id = v4->id;
@@ -176,7 +176,8 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 	__u32 s;
 
 	flow = flow_of_quoted(f, p, &quoted);
-	if (!flow)
+	/* What is over may not have been removed, as long as nobody sweeps. */
+	if (!flow || is_expired(flow, tick_of(p->era, p->tick), 0))
 		return RELATED_NOT;
 	s = quoted.side & 1;
 	if (!same_address(p->family, quoted.source, p->destination) || !is_from_there(p, flow, s))

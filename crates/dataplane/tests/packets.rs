@@ -262,12 +262,17 @@ fn needs_root_what_is_over_stays_over_for_years() {
             let answer = make(Side::Out, 17, udp((6, 5), 8)).bytes();
             let first = part(make(Side::In, 17, udp((5, 6), 1000)), 1, 0, true).bytes();
             let later = part(make(Side::In, 17, vec![0; 8]), 1, 1008, false).bytes();
+            let quoted = make(Side::In, 17, udp((5, 6), 1000));
+            let (protocol, kind) = if quoted.source.is_ipv4() { (1, 3) } else { (58, 1) };
+            let error = make(Side::Out, protocol, icmp_error(kind, 1, &quoted.packet())).bytes();
             assert_eq!(bed.send(Side::In, &first).words(), "pass");
             assert_eq!(bed.send(Side::Out, &answer).words(), "pass");
+            assert_eq!(bed.send(Side::Out, &error).words(), "pass");
             bed.pass(idle);
             let shown = bed.flows(&Filter::default())[0].idle;
             assert!(idle.abs_diff(shown) < second, "{hook:?}, {idle:?}: {shown:?}");
             assert_eq!(bed.send(Side::In, &later).words(), "fragment-unknown", "{hook:?}, {idle:?}");
+            assert_eq!(bed.send(Side::Out, &error).words(), "default-deny", "{hook:?}, {idle:?}");
             assert_eq!(bed.send(Side::Out, &answer).words(), "default-deny", "{hook:?}, {idle:?}");
             assert_eq!(bed.firewall().flows.sweep().unwrap(), 0, "it made room already");
         }
