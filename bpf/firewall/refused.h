@@ -111,7 +111,7 @@ static __always_inline __u32 came_in_by(struct bpf_nf_ctx *ctx, const struct pac
 		bpf_core_read(&flags, sizeof(flags), &v4->flags);
 		if (flags & OF_VRF_V4)
 			bpf_core_read(&by, sizeof(by), &v4->iif);
-	} else {
+	} else if (bpf_core_field_exists(struct inet6_skb_parm, iif)) {
 		bpf_core_read(&flags, sizeof(flags), &v6->flags);
 		if (flags & OF_VRF_V6)
 			bpf_core_read(&by, sizeof(by), &v6->iif);
