@@ -24,6 +24,8 @@ pub struct Request {
     pub path: String,
     /// What follows the `?`, as it came.
     pub query: String,
+    /// The one `Host` field; `None` if there is none, or more than one.
+    pub host: Option<String>,
     /// Whom the client says that it acts for (the field [`ACTING_FOR`]), as it came; nothing proves it.
     pub acting_for: Option<String>,
     /// Body; empty if there is none.
@@ -66,6 +68,7 @@ struct Fields {
     length: Option<usize>,
     transfer_encoding: bool,
     expects_continue: bool,
+    hosts: Vec<String>,
     acting_for: Option<String>,
 }
 
@@ -107,8 +110,9 @@ pub fn read_admitted<T>(
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     let body = read_body(stream, early, length)?;
-    let acting_for = fields.acting_for;
-    Ok(Some((Request { method, path, query, acting_for, body }, admitted)))
+    let Fields { acting_for, mut hosts, .. } = fields;
+    let host = hosts.pop().filter(|_| hosts.is_empty());
+    Ok(Some((Request { method, path, query, host, acting_for, body }, admitted)))
 }
 
 /// Writes a request.
@@ -195,6 +199,7 @@ const fn reason(status: u16) -> &'static str {
         409 => "Conflict",
         411 => "Length Required",
         413 => "Content Too Large",
+        421 => "Misdirected Request",
         422 => "Unprocessable Content",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
@@ -263,6 +268,9 @@ impl Fields {
             }
             if is(ACTING_FOR) {
                 fields.acting_for = Some(value().to_owned());
+            }
+            if is("host") {
+                fields.hosts.push(value().to_owned());
             }
             fields.transfer_encoding |= is("transfer-encoding");
             fields.expects_continue |= is("expect") && value().eq_ignore_ascii_case("100-continue");

@@ -311,6 +311,9 @@ pub(crate) struct UpArgs {
     pub(crate) metrics: Option<std::net::SocketAddr>,
     /// The socket to listen on, instead of /run/rampart/NAMESPACE.sock.
     #[arg(long, value_name = "PATH")]
+    /// A name by which Prometheus asks for the metrics, besides addresses, `localhost` and the name of the machine.
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    pub(crate) metrics_name: Vec<String>,
     pub(crate) socket: Option<PathBuf>,
 }
 

@@ -7,6 +7,7 @@ use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
+use crate::daemon::scrapes::Scrapes;
 use crate::daemon::{About, Daemon, Moment, Refused, domains, refresh, scrapes, server};
 use crate::domains::Kept;
 use crate::export::Exporter;
@@ -25,7 +26,6 @@ use dataplane::Earlier;
 use policy::Policy;
 use policy::settings::Forwarding;
 use std::cell::Cell;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -92,7 +92,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let setting = |error: SettingError| Failure::Machine(error.to_string());
     let earlier = Earlier::find().map_err(|error| Failure::Machine(error.to_string()))?;
     // While this process may still have a socket of the network.
-    let scrapes = args.metrics.map(|address| scrapes::listen(address, &policy)).transpose()?;
+    let scrapes = args.metrics.map(|address| scrapes::listen(address, &args.metrics_name, &policy));
+    let scrapes = scrapes.transpose()?;
     // From now on what the firewall does not forward is not forwarded.
     let before = Before::of(&instance);
     if earlier.is_none() {
@@ -239,7 +240,7 @@ pub(crate) fn stay(
     lock: Lock,
     daemon: Daemon,
     file: &Path,
-    (waking, scrapes): (Waking, Option<TcpListener>),
+    (waking, scrapes): (Waking, Option<Scrapes>),
 ) -> Result<(), Failure> {
     let (waker, arriving) = waking;
     let listeners = match instance.listen().map_err(Failure::from) {
@@ -267,8 +268,8 @@ pub(crate) fn stay(
     }
     let daemon = Arc::new(daemon);
     server::serve(listeners, &daemon, &waker);
-    if let Some(listener) = scrapes {
-        scrapes::serve(listener, &daemon);
+    if let Some(scrapes) = scrapes {
+        scrapes::serve(scrapes, &daemon);
     }
     refresh::watch(&daemon);
     domains::watch(&daemon);

@@ -122,7 +122,7 @@ impl State {
     }
 
     fn answer(&mut self, request: &Request) -> (u16, Value) {
-        let Request { method, path, query, acting_for, body } = request;
+        let Request { method, path, query, acting_for, body, .. } = request;
         let target = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
         self.asked.push((method.clone(), target, acting_for.clone()));
         let wanted = |key: &str| {

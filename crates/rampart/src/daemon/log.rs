@@ -12,6 +12,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 #[cfg(test)]
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use toml_reader::is_harmful;
 
 /// Lines that may wait for their reader.
 const WAITING: usize = 4096;
@@ -187,13 +188,8 @@ impl Behind {
     }
 }
 
-/// Text without what would end its line, or move a terminal's cursor: control characters, and the marks that turn the direction of
-/// writing.
+/// Text without what would end its line, move a terminal's cursor or mislead a reader, with the usual escapes in place of it (`\n`).
 pub(crate) fn escaped(text: &str) -> String {
-    let is_harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     if !text.chars().any(is_harmful) {
         return text.to_owned();
     }
@@ -252,6 +248,7 @@ mod tests {
             ("p\n2026-11-22T10:00:00Z confirmed: by root", "p\\n2026-11-22T10:00:00Z confirmed: by root"),
             ("\r\u{1b}[2J\u{9b}1m", "\\r\\u{1b}[2J\\u{9b}1m"),
             ("a\u{2028}b\u{202e}c", "a\\u{2028}b\\u{202e}c"),
+            ("nft\u{200b}ables\u{feff}", "nft\\u{200b}ables\\u{feff}"),
             ("Zürich 東京", "Zürich 東京"),
         ] {
             let line = |json| {

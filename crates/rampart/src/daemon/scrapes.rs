@@ -7,6 +7,7 @@ use crate::daemon::server::Timed;
 use crate::failure::Failure;
 use crate::http::{JSON, ReadError, read_admitted, write_response};
 use crate::privileges;
+use http_serving::is_ours;
 use policy::Policy;
 use policy::model::{Action, SELF};
 use policy::service::TCP;
@@ -28,11 +29,19 @@ const ANY_PORT: u16 = 49_152;
 /// A question, by where its answer is to go.
 type Question = SyncSender<Result<Arc<str>, Refused>>;
 
-/// Listens for readers of metrics.
+/// Where metrics are read.
+pub(crate) struct Scrapes {
+    pub(crate) listener: TcpListener,
+    /// Names by which readers may ask, besides addresses and `localhost`: a page of somebody else could have any other name lead here, and read
+    /// what a firewall counts through a user's browser.
+    pub(crate) names: Vec<String>,
+}
+
+/// Listens for readers of metrics, who ask by an address, by the machine's name or by one of these names.
 ///
 /// # Errors
 /// The address cannot be had, or can be reached by others and no rule lets them in.
-pub(crate) fn listen(address: SocketAddr, policy: &Policy) -> Result<TcpListener, Failure> {
+pub(crate) fn listen(address: SocketAddr, names: &[String], policy: &Policy) -> Result<Scrapes, Failure> {
     if !address.ip().is_loopback() && !lets_in(policy, address.port()) {
         let (file, port) = (&policy.file, address.port());
         return Err(Failure::Wrong(format!(
@@ -40,9 +49,11 @@ pub(crate) fn listen(address: SocketAddr, policy: &Policy) -> Result<TcpListener
              listen on 127.0.0.1"
         )));
     }
-    TcpListener::bind(address).map_err(|error| {
+    let listener = TcpListener::bind(address).map_err(|error| {
         Failure::Machine(format!("cannot listen for readers of metrics on {address}: {error}"))
-    })
+    })?;
+    let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    Ok(Scrapes { listener, names: names.iter().cloned().chain(machine).collect() })
 }
 
 fn lets_in(policy: &Policy, port: u16) -> bool {
@@ -53,7 +64,9 @@ fn lets_in(policy: &Policy, port: u16) -> bool {
 }
 
 /// Answers until the process ends.
-pub(crate) fn serve(listener: TcpListener, daemon: &Arc<Daemon>) {
+pub(crate) fn serve(scrapes: Scrapes, daemon: &Arc<Daemon>) {
+    let Scrapes { listener, names } = scrapes;
+    let names: Arc<[String]> = names.into();
     let (asks, questions) = sync_channel::<Question>(MAX_READERS);
     let daemon = Arc::clone(daemon);
     std::thread::spawn(move || {
@@ -74,9 +87,9 @@ pub(crate) fn serve(listener: TcpListener, daemon: &Arc<Daemon>) {
                 continue;
             }
             readers.fetch_add(1, Ordering::AcqRel);
-            let (place, asks) = (Place(Arc::clone(&readers)), asks.clone());
+            let (place, asks, names) = (Place(Arc::clone(&readers)), asks.clone(), Arc::clone(&names));
             std::thread::spawn(move || {
-                answer(&stream, &asks);
+                answer(&stream, &names, &asks);
                 drop(place);
             });
         }
@@ -92,7 +105,7 @@ impl Drop for Place {
     }
 }
 
-fn answer(stream: &TcpStream, asks: &SyncSender<Question>) {
+fn answer(stream: &TcpStream, names: &[String], asks: &SyncSender<Question>) {
     let admit = |method: &str, path: &str, length: usize| match (method, path, length) {
         ("GET", "/metrics", 0) => Ok(()),
         ("GET", "/metrics", _) => Err(ReadError::Wrong(413, "GET /metrics takes no body".to_owned())),
@@ -102,6 +115,12 @@ fn answer(stream: &TcpStream, asks: &SyncSender<Question>) {
     let refusal =
         |status: u16, why: &str| (status, JSON, serde_json::json!({ "error": why }).to_string() + "\n");
     let (status, content, body) = match read_admitted(&mut Timed::new(stream, PATIENCE), admit) {
+        Ok(Some((request, ()))) if !request.host.as_ref().is_some_and(|host| is_ours(host, names)) => {
+            refusal(
+                421,
+                "metrics are read by an address, by localhost, by the machine's name or by one of --metrics-name",
+            )
+        }
         Ok(Some(_)) => match ask(asks) {
             Ok(text) => (200, metrics::CONTENT, text.to_string()),
             Err(refused) => refusal(refused.status, &refused.refusal.error),

@@ -17,7 +17,7 @@ fn needs_root_prometheus_reads_what_the_firewall_counts() {
     bed.expect(8080, Outcome::Answered, "a hit");
     let answer = bed.inside("fw", || {
         let mut stream = TcpStream::connect("127.0.0.1:9469").unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9469\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -160,10 +160,11 @@ fn over_tcp_there_are_metrics_and_nothing_else_and_slow_readers_keep_nobody_from
     let running = Running::new();
     filled(&running);
     let policy = Policy::parse("p", &usual()).unwrap();
-    let listener = scrapes::listen("127.0.0.1:0".parse().unwrap(), &policy).unwrap();
-    let address = listener.local_addr().unwrap();
-    scrapes::serve(listener, &running.daemon);
-    let good = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let names = ["fw.example".to_owned()];
+    let listening = scrapes::listen("127.0.0.1:0".parse().unwrap(), &names, &policy).unwrap();
+    let address = listening.listener.local_addr().unwrap();
+    scrapes::serve(listening, &running.daemon);
+    let good = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let (status, text) = scrape(address, good).unwrap();
     assert_eq!((status, samples(&text)["rampart_flows_open"]), (200, 3.0));
     for (request, status) in [
@@ -174,6 +175,12 @@ fn over_tcp_there_are_metrics_and_nothing_else_and_slow_readers_keep_nobody_from
         ("GET /metrics HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 413),
         ("GET /metrics HTTP/9\r\n\r\n", 400),
         ("hello\r\n\r\n", 400),
+        ("GET /metrics HTTP/1.1\r\nHost: fw.example:9469\r\n\r\n", 200),
+        ("GET /metrics HTTP/1.1\r\nHost: localhost:9469\r\n\r\n", 200),
+        // A page of somebody else whose name leads here since it was loaded.
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example:9469\r\n\r\n", 421),
+        ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET /metrics HTTP/1.1\r\n\r\n", 421),
     ] {
         // A body that nobody has read may take the answer with it.
         assert!(scrape(address, request).is_none_or(|(found, _)| found == status), "{request}");
@@ -210,7 +217,7 @@ fn an_address_that_others_reach_takes_a_rule_that_lets_them_in() {
     };
     let reason = |address: &str, policy: &str| {
         let policy = Policy::parse("p", policy).unwrap();
-        scrapes::listen(address.parse().unwrap(), &policy)
+        scrapes::listen(address.parse().unwrap(), &[], &policy)
             .err()
             .map(|why| why.to_string())
             .unwrap_or_default()

@@ -119,6 +119,7 @@ fn a_user_who_changes_too_often_is_refused_and_his_first_change_stays_recorded()
             method: "POST".to_owned(),
             path: "/v1/policy/confirm".to_owned(),
             query: String::new(),
+            host: None,
             acting_for: None,
             body: Vec::new(),
         };
