@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
-    let policy = crate::read_policy(&args.policy)?;
+    let policy = crate::parsed(&args.policy, crate::read_text_or_stdin(&args.policy)?)?;
     // What cannot be built cannot be run: say so here and not when the firewall is started.
     let now = crate::explain::now();
     let tables =

@@ -47,7 +47,8 @@ pub(crate) enum Command {
     /// Check a policy: list its errors and warnings.
     #[command(after_help = "Examples:
   rampart check policy.toml
-  rampart check --json policy.toml | jq '.warnings[].message'")]
+  rampart check --json policy.toml | jq '.warnings[].message'
+  ssh fw rampart export | rampart check -")]
     Check(CheckArgs),
     /// Explain which rule decides about a packet, and why not those above it.
     #[command(after_help = "Examples:
@@ -65,7 +66,7 @@ pub(crate) enum Command {
   rampart init                                                                    asks, and prints the policy
   rampart init --role host --output /etc/rampart/policy.toml
   rampart init --role home-gateway --wan eth0 --lan eth1 --output /etc/rampart/policy.toml --force
-  rampart init --role office-dmz --wan eth0 --lan eth1 --dmz eth2 | rampart check /dev/stdin")]
+  rampart init --role office-dmz --wan eth0 --lan eth1 --dmz eth2 | rampart check -")]
     Init(InitArgs),
     /// Make a policy of the rules of another firewall.
     ///
@@ -97,7 +98,8 @@ pub(crate) enum Command {
     /// Apply another policy, at once and as a whole.
     #[command(after_help = "Examples:
   rampart apply policy.toml
-  rampart apply policy.toml --confirm 60 && rampart confirm    undoes the change if the second command does not get through")]
+  rampart apply policy.toml --confirm 60 && rampart confirm    undoes the change if the second command does not get through
+  ssh root@fw rampart apply - < policy.toml                    takes the policy from standard input")]
     Apply(ApplyArgs),
     /// Confirm a policy that was applied with --confirm.
     #[command(after_help = "Examples:
@@ -269,7 +271,7 @@ Filters, all of which must hold: event (opened, refused, closed, alert, over, sc
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The policy's file.
+    /// The policy's file, or `-` for standard input.
     pub(crate) policy: PathBuf,
     /// Exit with status 1 if there are warnings.
     #[arg(long)]
@@ -309,11 +311,11 @@ pub(crate) struct UpArgs {
     /// lets them in.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
-    /// The socket to listen on, instead of /run/rampart/NAMESPACE.sock.
-    #[arg(long, value_name = "PATH")]
     /// A name by which Prometheus asks for the metrics, besides addresses, `localhost` and the name of the machine.
     #[arg(long, value_name = "NAME", requires = "metrics")]
     pub(crate) metrics_name: Vec<String>,
+    /// The socket to listen on, instead of /run/rampart/NAMESPACE.sock.
+    #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }
 
@@ -409,7 +411,7 @@ pub(crate) enum ImportFormat {
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// The policy's file.
+    /// The policy's file, or `-` for standard input.
     pub(crate) policy: PathBuf,
     #[command(flatten)]
     pub(crate) caution: Caution,
@@ -441,7 +443,7 @@ pub(crate) struct HistoryFrom {
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A number of the history, or a policy's file (`./7` is a file); without it, the policy before the one in force.
+    /// A number of the history, or a policy's file (`./7` is a file, `-` standard input); without it, the policy before the one in force.
     pub(crate) from: Option<String>,
     /// The same; without it, the policy in force.
     pub(crate) to: Option<String>,

@@ -132,7 +132,10 @@ const fn without_json(command: &Command) -> Option<&'static str> {
 
 /// Reads and checks a policy's file.
 fn read_policy(path: &Path) -> Result<Policy, Failure> {
-    let (name, text) = read_text(path)?;
+    parsed(path, read_text(path)?)
+}
+
+fn parsed(path: &Path, (name, text): (String, String)) -> Result<Policy, Failure> {
     let policy = Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))?;
     Ok(policy.in_folder(folder_of(path)))
 }
@@ -143,11 +146,24 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     absolute.parent().map(Path::to_owned)
 }
 
+/// How commands that read a policy once are told that it comes by standard input; a file of that name is `./-`.
+const STDIN: &str = "-";
+
+/// Reads a policy's file, or standard input for `-`: how messages call it, and what it says.
+fn read_text_or_stdin(path: &Path) -> Result<(String, String), Failure> {
+    if path != Path::new(STDIN) {
+        return read_text(path);
+    }
+    text("<stdin>".to_owned(), whole_file::read_from(std::io::stdin().lock()))
+}
+
 /// Reads a policy's file: how messages call it, and what it says.
 fn read_text(path: &Path) -> Result<(String, String), Failure> {
-    let name = path.display().to_string();
-    let bytes =
-        whole_file::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+    text(path.display().to_string(), whole_file::read(path))
+}
+
+fn text(name: String, read: std::io::Result<Vec<u8>>) -> Result<(String, String), Failure> {
+    let bytes = read.map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

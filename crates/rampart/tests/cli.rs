@@ -404,3 +404,27 @@ fn messages_that_nobody_reads_end_no_command() {
         }
     }
 }
+
+/// `-` is standard input, as for other programs, and messages call it so.
+#[test]
+fn a_policy_comes_by_standard_input() {
+    let given = |args: &[&str], text: &[u8]| {
+        let file = Scratch::new("stdin.toml", text);
+        let stdin = std::fs::File::open(&file.0).unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_rampart")).args(args).stdin(stdin).output().unwrap();
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        (done.status.code().unwrap(), said)
+    };
+    let wrong = SHADOWED.replace("\"http\"", "\"htpp\"");
+    for (args, text, status, expected) in [
+        (&["check", "-"][..], SHADOWED.as_bytes(), 0, "<stdin>:10:8: the rule `late` never decides"),
+        (&["check", "-"], wrong.as_bytes(), 2, "<stdin>:13:11: there is no service `htpp`"),
+        (&["check", "-"], b"\n\xff", 2, "<stdin>:2: not UTF-8 text"),
+        (&["check", "./-"], SHADOWED.as_bytes(), 2, "cannot read ./-: No such file"),
+        (&["diff", "-", "-"], SHADOWED.as_bytes(), 2, "standard input is one policy"),
+        (&["up", "-"], SHADOWED.as_bytes(), 2, "cannot read -: No such file"),
+    ] {
+        let (found, said) = given(args, text);
+        assert!(found == status && said.contains(expected), "{args:?}: {found} {said}");
+    }
+}

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Puts a policy in force.
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
-    let (file, text) = crate::read_text(&args.policy)?;
+    let (file, text) = crate::read_text_or_stdin(&args.policy)?;
     let folder = crate::folder_of(&args.policy);
     let caution = &args.caution;
     refuse_to_cut(caution, &file, folder.clone(), &text)?;

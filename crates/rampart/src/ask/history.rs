@@ -52,11 +52,16 @@ struct Difference {
 
 /// Compares two policies.
 pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<String, Failure> {
+    if let (Some(from), Some(to)) = (&args.from, &args.to)
+        && [from, to] == [crate::STDIN; 2]
+    {
+        return Err(Failure::Wrong("standard input is one policy: name a file for the other".to_owned()));
+    }
     let from = From::of(&args.at)?;
     let named = |name: &String| match name.parse() {
         Ok(number) => from.policy(Some(number)),
         Err(_) => {
-            let (file, text) = crate::read_text(name.as_ref())?;
+            let (file, text) = crate::read_text_or_stdin(name.as_ref())?;
             Ok(KeptPolicy { number: None, file, folder: None, text })
         }
     };

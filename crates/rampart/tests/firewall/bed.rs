@@ -201,10 +201,16 @@ impl Bed {
 
     /// `rampart` in the firewall's namespace: its status, and what it printed.
     pub(crate) fn rampart(&self, arguments: &[&str]) -> (i32, String) {
+        self.rampart_given("/dev/null", arguments)
+    }
+
+    /// The same, with a file as standard input.
+    pub(crate) fn rampart_given(&self, file: &str, arguments: &[&str]) -> (i32, String) {
         let namespace = self.namespace("fw");
         let program = env!("CARGO_BIN_EXE_rampart");
         let all = [&["netns", "exec", &namespace, program], arguments].concat();
-        let done = Command::new("ip").args(all).output().unwrap();
+        let input = std::fs::File::open(file).unwrap();
+        let done = Command::new("ip").args(all).stdin(input).output().unwrap();
         let text = [done.stdout, done.stderr].concat();
         (done.status.code().unwrap(), String::from_utf8(text).unwrap())
     }

@@ -50,6 +50,15 @@ fn needs_root_a_policy_that_nobody_confirms_goes_back_whoever_is_killed() {
     ok(&["restore", &backup]);
     assert_eq!(state(&bed).0, "open.toml");
     assert!(ok(&["diff", "2"]).contains("+ web"));
+    // A policy by standard input.
+    let given = |arguments: &[&str]| {
+        let (status, text) = bed.rampart_given(&closed, arguments);
+        assert_eq!(status, 0, "{arguments:?}: {text}");
+        text
+    };
+    assert!(given(&["diff", "-"]).contains("- web"));
+    assert!(given(&["apply", "-"]).contains("<stdin> is in force"));
+    assert_eq!(state(&bed).0, "<stdin>");
     ok(&["factory-reset", "--yes"]);
     assert_eq!(state(&bed).0, "factory-reset");
     bed.expect_of_the_firewall(bed.listen_on_the_firewall(), Outcome::Silence, "SSH and ping alone are open");
