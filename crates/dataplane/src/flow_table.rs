@@ -163,13 +163,20 @@ impl FlowTable {
         let tick = whole_tick(now);
         let names = self.names.now();
         let rules = names.rules();
+        self.each_record(|record, flow| {
+            named(record, flow, tick, &names, &rules).into_iter().for_each(&mut each);
+        })
+    }
+
+    /// Shows every record that was ever used to `each`, also those that are free.
+    pub(crate) fn each_record(&self, mut each: impl FnMut(u32, &types::flow)) -> Result<(), DataplaneError> {
         let records = self
             .records
             .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
             .map_err(DataplaneError::bpf("reading the flow table"))?;
         for (record, (_, bytes)) in (0..self.used()).zip(records) {
             if let Some(flow) = from_bytes::<types::flow>(&bytes) {
-                named(record, &flow, tick, &names, &rules).into_iter().for_each(&mut each);
+                each(record, &flow);
             }
         }
         Ok(())
@@ -229,7 +236,7 @@ pub(crate) fn named(
     rules: &[Option<&str>],
 ) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
-    let is_mapping = flow.family & IS_MAPPING != 0;
+    let is_mapping = is_mapping(flow);
     let protocol = match (is_mapping, flow.protocol) {
         (false, protocol) => protocol,
         (true, MAPPING_OF_TCP) => policy::service::TCP,
@@ -264,6 +271,16 @@ pub(crate) fn named(
         bytes: (flow.bytes[initiator], flow.bytes[responder]),
         rule: rule.map(str::to_owned),
     })
+}
+
+/// Whether a record is what a mapping keeps, and no flow.
+pub(crate) fn is_mapping(flow: &types::flow) -> bool {
+    flow.family & IS_MAPPING != 0
+}
+
+/// Whether its ends have addresses of IPv4.
+pub(crate) fn is_v4(flow: &types::flow) -> bool {
+    flow.family & FAMILY == 4
 }
 
 /// An address as C has it.

@@ -1,10 +1,10 @@
-//! Records of flows that end, for IPFIX: what each says, which flows have one, and what a flood of them costs. Needs root.
+//! Records of flows that end or go on, for IPFIX: what each says, which flows have one, and what a flood of them costs. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bed;
 
 use bed::{Bed, POLICY, Side};
-use dataplane::{EndedFlow, Filter, Hook, Settings, Tally};
+use dataplane::{Continuing, Filter, Hook, RecordedFlow, Settings, Tally, Terms};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn bed(hook: Hook, rest: &str) -> Bed {
     bed
 }
 
-fn words(ended: &EndedFlow) -> String {
+fn words(ended: &RecordedFlow) -> String {
     let flow = &ended.flow;
     let end = |(address, port): (IpAddr, u16)| SocketAddr::new(address, port);
     // Times are whole ticks, of which a second is no multiple.
@@ -187,5 +187,43 @@ fn needs_root_every_flow_has_a_record_or_is_counted() {
         send(&mut bed, Side::In, "198.18.1.2 > 198.18.2.2 udp 5000>9");
         assert_eq!(bed.firewall().events.take().unwrap().len(), 1, "{log}");
         assert_eq!(bed.tally(Tally::LogSuppressed), 0, "{log}");
+    }
+}
+
+/// Of a flow that goes on there is a record a minute, if it has carried something, and all of them sum up to what it carried.
+#[test]
+fn needs_root_a_flow_that_goes_on_is_a_record_each_timeout() {
+    let ten_more = |bed: &mut Bed| (0..10).for_each(|_| send(bed, Side::In, UDP[0].1));
+    for hook in HOOKS {
+        let mut bed = bed(hook, &ipfix(1_000));
+        let mut continuing = Continuing::default();
+        let terms = Terms { timeout: Duration::from_secs(60), rate: 1_000 };
+        let mut next = |bed: &mut Bed, seconds: u64| -> Vec<String> {
+            bed.pass(Duration::from_secs(seconds));
+            let mut records = bed.firewall().ended.take().unwrap();
+            records.iter_mut().for_each(|record| continuing.end(record));
+            records.extend(continuing.due(&bed.firewall().flows, &terms, bed.now()).unwrap());
+            let began = |it: &RecordedFlow| it.since.map_or(it.flow.age, |since| it.at.saturating_sub(since));
+            let words = |it: &RecordedFlow| {
+                let began = (began(it).as_millis() + 500) / 1_000;
+                format!("{} {:?} {:?} {began} s ago", it.end, it.flow.packets, it.flow.bytes)
+            };
+            records.iter().map(words).collect()
+        };
+        assert_eq!(next(&mut bed, 1), [""; 0]);
+        UDP.iter().for_each(|(side, text)| send(&mut bed, *side, text));
+        assert_eq!(next(&mut bed, 59), [""; 0], "{hook:?}: it is young");
+        assert_eq!(next(&mut bed, 10), ["2 (1, 1) (48, 37) 69 s ago"], "{hook:?}");
+        ten_more(&mut bed);
+        assert_eq!(next(&mut bed, 59), [""; 0], "{hook:?}: not yet again");
+        assert_eq!(next(&mut bed, 10), ["2 (10, 0) (480, 0) 138 s ago"], "{hook:?}");
+        assert_eq!(next(&mut bed, 70), [""; 0], "{hook:?}: nothing was sent");
+        ten_more(&mut bed);
+        for flow in bed.flows(&Filter::default()) {
+            assert_eq!(flow.packets, (21, 1), "{hook:?}");
+            bed.firewall().flows.end(flow.id).unwrap();
+        }
+        assert_eq!(next(&mut bed, 0), ["4 (10, 0) (480, 0) 139 s ago"], "{hook:?}");
+        assert_eq!(next(&mut bed, 70), [""; 0], "{hook:?}");
     }
 }

@@ -56,6 +56,8 @@ pub struct Ipfix {
     pub rate: u32,
     /// How often templates are sent again over UDP, 1 s to 1 d.
     pub templates: Duration,
+    /// How often a flow that goes on has a record, 1 s to 7 d; `None`: only at its end.
+    pub active_timeout: Option<Duration>,
 }
 
 /// Who collects what is sent over the network.

@@ -66,7 +66,7 @@ tables! {
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
     LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix", "tls"];
     LOG_TLS "[log.tls]" ["ca", "name", "certificate", "key"];
-    IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates"];
+    IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates", "active_timeout"];
     GATEWAY "[gateways.NAME]" ["protocol", "mode", "listen", "servers", "rules", "reach", "ports", "connect_ports", "resolvers", "look_up",
                                "decisions", "forwarded_for", "connections", "connections_per_client", "head_bytes", "head_fields",
                                "head_time", "idle", "connect_time", "answer_time", "pooled", "data_ports", "to_servers",

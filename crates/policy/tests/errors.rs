@@ -102,6 +102,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("no domain", "[log.ipfix]\nto = \"udp://192.0.2.1:4739\"\ndomain = 0".to_owned(), "3:10 `domain` must lie between 1 and 4294967295"),
         ("a rate of nothing", "[log.ipfix]\nto = \"udp://192.0.2.1:4739\"\nrate = 0".to_owned(), "3:8 `rate` must lie between 1 and 1000000"),
         ("templates every hour of the year", "[log.ipfix]\nto = \"udp://192.0.2.1:4739\"\ntemplates = \"365d\"".to_owned(), "3:13 `templates` is out of range"),
+        ("records of flows that go on each month", "[log.ipfix]\nto = \"udp://192.0.2.1:4739\"\nactive_timeout = \"31d\"".to_owned(), "3:18 `active_timeout` is out of range | write numbers with s, min, h or d, such as \"90s\" or \"2h4min\": 1s to 604800s"),
+        ("records of flows that go on, at once", "[log.ipfix]\nto = \"udp://192.0.2.1:4739\"\nactive_timeout = true".to_owned(), "3:18 `active_timeout` must be a duration or false, not a boolean"),
         ("an object nearly there", format!("[objects]\nlan = \"10.0.0.0/8\"\n{}", rule("source = \"lam\"")), "4:10 there is no object `lam` | did you mean `lan`?"),
         ("a service nearly there", rule("service = \"htp\""), "2:11 there is no service `htp` | did you mean `http`?"),
         ("host bits", rule("source = \"10.0.0.1/8\""), "2:10 `10.0.0.1/8` is an address inside a network, not a network | write \"10.0.0.0/8\""),

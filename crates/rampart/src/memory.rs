@@ -228,7 +228,7 @@ impl DataPlane for Memory {
         Ok(inside.suppressed)
     }
 
-    fn ended(&mut self, _: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
+    fn flow_records(&mut self, _: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
         let mut inside = self.whole()?;
         Ok((std::mem::take(&mut inside.ended.0), inside.ended.1))
     }

@@ -121,12 +121,12 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel refuses to be read.
     fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError>;
 
-    /// Flows that have ended since the last call, if the policy in force wants records of them, and how many have without one since the data plane
-    /// was loaded. Called several times a second. `now` is on the wall.
+    /// Records of flows that have ended since the last call, and of those that go on for long, if the policy in force wants records; and how many
+    /// were not made since the data plane was loaded. Called several times a second. `now` is on the wall.
     ///
     /// # Errors
     /// When the kernel refuses to be read.
-    fn ended(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError>;
+    fn flow_records(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError>;
 
     /// Shows every flow to `each`, with what [`DataPlane::kill`] knows it by.
     ///

@@ -12,6 +12,8 @@ use toml_reader::{Collector as Problems, DeValue, Located, Section, shortened, t
 const USUAL_RATE: u32 = 10_000;
 /// How often templates are sent again, where the policy does not say: RFC 7011 section 8.4 leaves it to the user, RFC 6728 has 600 s.
 const USUAL_TEMPLATES: Duration = Duration::from_secs(600);
+/// How often a flow that goes on has a record, where the policy does not say: Cisco's NetFlow has 30 minutes, and the same bounds.
+const USUAL_ACTIVE_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Bytes of the name of a Unix socket (unix(7)).
 const LONGEST_SOCKET: usize = 107;
 
@@ -130,7 +132,21 @@ fn ipfix(section: &Section<'_>, c: &mut Problems<'_>) -> Option<Ipfix> {
     let rate = section.integer("rate", 1..=1_000_000, c).unwrap_or(USUAL_RATE);
     let templates =
         duration(section, "templates", seconds(1)..=seconds(86_400), c).unwrap_or(USUAL_TEMPLATES);
-    (!collectors.is_empty()).then_some(Ipfix { collectors, domain, rate, templates })
+    let active_timeout = active_timeout(section, c);
+    (!collectors.is_empty()).then_some(Ipfix { collectors, domain, rate, templates, active_timeout })
+}
+
+/// How often a flow that goes on has a record; `false`: never.
+fn active_timeout(section: &Section<'_>, c: &mut Problems<'_>) -> Option<Duration> {
+    const KEY: &str = "active_timeout";
+    let Some(value) = section.value(KEY) else { return Some(USUAL_ACTIVE_TIMEOUT) };
+    match value.get_ref() {
+        DeValue::Boolean(false) => None,
+        DeValue::String(_) => {
+            duration(section, KEY, Duration::from_secs(1)..=Duration::from_secs(604_800), c)
+        }
+        other => wrong_type(c, KEY, value.span(), other, "a duration or false"),
+    }
 }
 
 fn collectors(

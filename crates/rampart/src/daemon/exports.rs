@@ -30,9 +30,9 @@ impl Daemon {
         }
     }
 
-    pub(super) fn export_flows(&self, ended: &[FlowRecord], not_recorded: u64) {
+    pub(super) fn export_flows(&self, flows: &[FlowRecord], not_recorded: u64) {
         if let Ok(exporter) = &self.exporter {
-            exporter.flows(ended, not_recorded);
+            exporter.flows(flows, not_recorded);
         }
     }
 

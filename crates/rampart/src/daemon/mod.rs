@@ -473,8 +473,8 @@ impl Daemon {
         if let Some(running) = self.running().as_mut() {
             self.take_gateway_events(running, now);
             let done = self.read_events(running, now).and_then(|()| {
-                let (ended, not_recorded) = running.attachments.plane.ended(now.wall)?;
-                self.export_flows(&ended, not_recorded);
+                let (flows, not_recorded) = running.attachments.plane.flow_records(now.wall)?;
+                self.export_flows(&flows, not_recorded);
                 Ok(())
             });
             running.events_trouble = done.err().map(|error| format!("the event log cannot be read: {error}"));

@@ -17,7 +17,8 @@ use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Pre
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Attendant, Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved, Reason, Tally,
+    Attendant, Carried, Carrying, Continuing, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved,
+    Reason, Tally, Terms,
 };
 use jiff::Timestamp;
 use machine::{fit, is_virtual, links, may_have_cards, missing};
@@ -82,6 +83,8 @@ pub(crate) struct Kernel {
     takes_what_is_down: bool,
     /// What others set up meanwhile.
     passed: Passed,
+    /// What was recorded of flows that go on.
+    continuing: Continuing,
 }
 
 /// An interface as it was when it was attached.
@@ -175,6 +178,7 @@ impl Kernel {
             took_over,
             takes_what_is_down: false,
             passed: Passed::start(),
+            continuing: if took_over { Continuing::after_another() } else { Continuing::default() },
         };
         Ok((kernel, note))
     }
@@ -482,7 +486,14 @@ impl DataPlane for Kernel {
             explanation: tally.explanation().to_owned(),
             count,
         });
-        Ok(tallies.collect())
+        let missing = Counter {
+            name: "records-missing".to_owned(),
+            explanation: "records of flows that go on (`active_timeout` in `[log.ipfix]`) that were not made: there are more such flows than are \
+                          followed, or the daemon was started meanwhile"
+                .to_owned(),
+            count: self.continuing.missing(),
+        };
+        Ok(tallies.chain([missing]).collect())
     }
 
     fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError> {
@@ -495,13 +506,20 @@ impl DataPlane for Kernel {
         Ok([Tally::LogSuppressed, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
     }
 
-    fn ended(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
-        let ended = self.firewall.ended.take()?;
+    fn flow_records(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
+        let mut records = self.firewall.ended.take()?;
+        records.iter_mut().for_each(|record| self.continuing.end(record));
         let uptime = uptime()?;
-        let records = ended.into_iter().map(|ended| flow_record(ended, uptime, now)).collect();
+        let ipfix = self.settings.exports.ipfix.as_ref();
+        match ipfix.and_then(|ipfix| Some(Terms { timeout: ipfix.active_timeout?, rate: ipfix.rate })) {
+            Some(terms) => records.extend(self.continuing.due(&self.firewall.flows, &terms, uptime)?),
+            None => self.continuing.rest(),
+        }
+        let records = records.into_iter().map(|record| flow_record(record, uptime, now)).collect();
         let tallies = self.firewall.counters.tallies()?;
         let of = |tally| tallies.get(&tally).copied().unwrap_or(0);
-        Ok((records, of(Tally::RecordsSuppressed) + of(Tally::RecordsLost)))
+        let ended = of(Tally::RecordsSuppressed) + of(Tally::RecordsLost);
+        Ok((records, ended + self.continuing.missing()))
     }
 
     fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError> {

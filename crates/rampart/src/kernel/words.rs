@@ -59,9 +59,9 @@ pub(super) fn api_block(blocked: dataplane::Blocked) -> Block {
     }
 }
 
-/// A flow that has ended, as it is exported. `uptime` is now on the data plane's clock.
-pub(super) fn flow_record(ended: dataplane::EndedFlow, uptime: Duration, now: Timestamp) -> FlowRecord {
-    let dataplane::EndedFlow { at, flow, end } = ended;
+/// A record of a flow, as it is exported. `uptime` is now on the data plane's clock.
+pub(super) fn flow_record(record: dataplane::RecordedFlow, uptime: Duration, now: Timestamp) -> FlowRecord {
+    let dataplane::RecordedFlow { at, flow, end, since, .. } = record;
     let ago = uptime.saturating_sub(at);
     let before = |time: Duration| {
         let time = SignedDuration::try_from(ago + time).unwrap_or_default();
@@ -70,7 +70,8 @@ pub(super) fn flow_record(ended: dataplane::EndedFlow, uptime: Duration, now: Ti
     let is_query = is_icmp(flow.protocol);
     let port = |(address, port): (IpAddr, u16)| (address, responder_port(flow.protocol, port));
     FlowRecord {
-        first: before(flow.age),
+        // A record that is not the first begins where the one before ended.
+        first: before(since.map_or(flow.age, |since| at.saturating_sub(since))),
         last: before(flow.idle),
         protocol: flow.protocol,
         ends: [flow.initiator, port(flow.responder)],
