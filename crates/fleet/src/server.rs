@@ -14,7 +14,9 @@ use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use rampart_client::api::Event;
 use serde::{Deserialize, Serialize};
+use std::error::Error;
 use std::fs::read_to_string;
+use std::io;
 use std::time::Duration;
 
 const ORDERS: &str = "rampart-orders";
@@ -78,7 +80,9 @@ impl Server {
     pub async fn connect(address: &Address, name: &str) -> Result<Self, FleetError> {
         let refused =
             |why: &dyn std::fmt::Display| FleetError::Server(format!("cannot use {}: {why}", address.url));
-        let client = options(address, name)?.connect(&address.url).await.map_err(|error| refused(&error))?;
+        let client = options(address, name)?.connect(&address.url).await;
+        let client =
+            client.map_err(|error| refused(&unproved(&error).unwrap_or_else(|| error.to_string())))?;
         let context = jetstream::new(client.clone());
         let bucket = |name: &str| {
             let bucket = Bucket { bucket: name.to_owned(), history: 1, ..Bucket::default() };
@@ -270,6 +274,35 @@ fn options(address: &Address, name: &str) -> Result<ConnectOptions, FleetError> 
         FleetError::Wrong(format!("cannot read the password in {}: {error}", file.display()))
     })?;
     Ok(options.user_and_password(user.clone(), password.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// What is to be done if a server has not proved who it is.
+fn unproved(error: &(dyn Error + 'static)) -> Option<String> {
+    use rustls::{CertificateError, Error as Tls};
+    let error = tls_error(error)?;
+    let what = match error {
+        Tls::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "none of the authorities in `ca_file`, or without it of those of the machine, has signed its certificate"
+        }
+        Tls::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "its certificate is for another name: write under `server` one that is in it",
+        Tls::InvalidMessage(_) => {
+            "it does not speak TLS: give it a certificate (`tls` in nats-server's configuration)"
+        }
+        _ => return Some(format!("by TLS: {error}")),
+    };
+    Some(format!("{what} ({error})"))
+}
+
+/// What TLS says, wherever in an error it is.
+fn tls_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
+    }
+    // The source of an error of IO is not the error that it is made of.
+    let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    inside.map(|it| it as &(dyn Error + 'static)).or_else(|| error.source()).and_then(tls_error)
 }
 
 fn events() -> StreamConfig {

@@ -1,6 +1,7 @@
 //! What leaves the machine, as programs of the distribution read it: rsyslog, and a socket in the place of journald.
 
 use crate::bed::{Bed, Outcome, until};
+use crate::certificates::Authority;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -9,17 +10,18 @@ use testkit::namespace::Background;
 
 const COLLECTING: &str = "[[rules]]\nname = 'out'\nfrom = 'self'\nto = 'outside'\nservice = ['udp/514', 'tcp/601', 'udp/4739', 'tcp/4739']\naction = 'allow'\n";
 const WEB: &str = "[[rules]]\nname = 'web'\nfrom = 'inside'\nto = 'outside'\nservice = 'tcp/8080'\naction = 'allow'\nlog = 'both'\n";
+/// Plain syslog, by its two usual ways.
+const PLAIN: &str = "module(load=\"imudp\")\nmodule(load=\"imtcp\")\ninput(type=\"imudp\" port=\"514\")\ninput(type=\"imtcp\" port=\"601\")";
 const DENY: &str = "[[defaults]]\nfrom = 'inside'\nto = 'outside'\naction = 'deny'\nlog = true\n";
 
-/// rsyslog on the host outside, which writes a line of its properties for each message.
-fn rsyslog(bed: &Bed) -> (Background, PathBuf) {
+/// rsyslog on the host outside, which writes a line of its properties for each message, with these inputs at ports.
+fn rsyslog(bed: &Bed, inputs: &str, ports: &[u16]) -> (Background, PathBuf) {
     let folder = bed.folder.path();
     let (settings, out) = (folder.join("rsyslog.conf"), folder.join("syslog"));
     let (work, file) = (folder.display(), out.display());
     let properties = "%protocol-version%|%syslogfacility-text%|%syslogseverity-text%|%app-name%|%msgid%|%structured-data%|%msg%";
     let text = format!(
-        "global(workDirectory=\"{work}\")\nmodule(load=\"imudp\")\nmodule(load=\"imtcp\")\n\
-         input(type=\"imudp\" port=\"514\")\ninput(type=\"imtcp\" port=\"601\")\n\
+        "global(workDirectory=\"{work}\")\n{inputs}\n\
          template(name=\"all\" type=\"string\" string=\"{properties}\\n\")\n\
          action(type=\"omfile\" file=\"{file}\" template=\"all\")\n"
     );
@@ -27,10 +29,10 @@ fn rsyslog(bed: &Bed) -> (Background, PathBuf) {
     let pid = folder.join("rsyslog.pid").display().to_string();
     let settings = settings.display().to_string();
     let program = Background::start(bed.host("out"), "rsyslogd", &["-n", "-f", &settings, "-i", &pid]);
-    // It listens once it has written its process's number, and both ports are bound.
+    // It listens once it has written its process's number, and all ports are bound.
     let listens = || {
         let sockets = bed.host("out").run("ss", &["-Hlntu"]);
-        sockets.contains(":514 ") && sockets.contains(":601 ")
+        ports.iter().all(|port| sockets.contains(&format!(":{port} ")))
     };
     until("rsyslog listens", listens);
     (program, out)
@@ -57,7 +59,7 @@ fn journal(bed: &Bed) -> (UnixDatagram, PathBuf) {
 fn needs_root_rsyslog_and_the_journal_get_what_happens() {
     let bed = Bed::new();
     bed.serve(8080);
-    let (_rsyslog, out) = rsyslog(&bed);
+    let (_rsyslog, out) = rsyslog(&bed, PLAIN, &[514, 601]);
     let (socket, path) = journal(&bed);
     let log = format!(
         "[log]\nsyslog = ['udp://10.81.2.2:514', 'tcp://10.81.2.2:601']\nfacility = 'local3'\njournald = '{}'\n",
@@ -111,6 +113,41 @@ fn needs_root_rsyslog_and_the_journal_get_what_happens() {
     bed.json(&["apply", &policy]);
     drop(firewall);
     until("the daemon's end", || lines(&out, &["|left|"]).len() == 2);
+}
+
+/// By TLS the collector and the firewall prove to each other who they are, and a collector of another name gets nothing.
+#[test]
+fn needs_root_rsyslog_gets_events_by_tls() {
+    let bed = Bed::new();
+    let authority = Authority::new(bed.folder.path(), "own");
+    let [certificate, key] = authority.sign("logs.example.com");
+    let inputs = format!(
+        "global(defaultNetstreamDriver=\"ossl\" defaultNetstreamDriverCAFile=\"{}\"\n\
+         defaultNetstreamDriverCertFile=\"{certificate}\" defaultNetstreamDriverKeyFile=\"{key}\")\n\
+         module(load=\"imtcp\" streamDriver.name=\"ossl\" streamDriver.mode=\"1\" streamDriver.authMode=\"x509/name\"\n\
+         permittedPeer=[\"fw.example.com\"])\ninput(type=\"imtcp\" port=\"6514\")",
+        authority.file
+    );
+    let (_rsyslog, out) = rsyslog(&bed, &inputs, &[6514]);
+    let [own, own_key] = authority.sign("fw.example.com");
+    let policy = |file: &str, name: &str, own: &str| {
+        let log = format!(
+            "[log]\nsyslog = 'tls://10.81.2.2:6514'\n[log.tls]\nca = '{}'\nname = '{name}'\n{own}",
+            authority.file
+        );
+        bed.policy(file, &format!("{log}{}{DENY}", COLLECTING.replace("'tcp/601'", "'tcp/6514'")))
+    };
+    let own = format!("certificate = '{own}'\nkey = '{own_key}'\n");
+    let _firewall = bed.up(&policy("wrong.toml", "other.example.com", &own), "auto");
+    let trouble = || bed.json(&["status"])["exports"][0]["trouble"].as_str().unwrap_or_default().to_owned();
+    bed.expect(2525, Outcome::Silence, "refused, and reported to nobody");
+    until("another name", || trouble().contains("not valid for name"));
+    assert_eq!(lines(&out, &["rampart"]), [""; 0]);
+    bed.json(&["apply", &policy("right.toml", "logs.example.com", &own)]);
+    bed.expect(2526, Outcome::Silence, "refused, and reported");
+    let refused = ["1|local0|notice|rampart|refused|[rampart@32473 ", "destination_port=\"2526\""];
+    until("the refusal", || !lines(&out, &refused).is_empty());
+    assert_eq!(trouble(), "");
 }
 
 /// nfcapd on the host outside, which collects IPFIX.
@@ -243,7 +280,7 @@ fn needs_root_what_reaches_no_collector_is_a_trouble() {
     until("nobody listens", || is_shown("syslog tcp://10.81.2.2:601: ", away));
     until("nobody takes datagrams", || is_shown("syslog udp://10.81.2.2:514: ", away));
     // A collector that comes late gets what waited.
-    let (_rsyslog, out) = rsyslog(&bed);
+    let (_rsyslog, out) = rsyslog(&bed, PLAIN, &[514, 601]);
     until("what waited", || !lines(&out, &["|refused|", "destination_port=\"2525\""]).is_empty());
     until("all is well", || {
         bed.call(2525);

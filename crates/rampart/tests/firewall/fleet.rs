@@ -2,6 +2,7 @@
 
 use crate::WEB;
 use crate::bed::{Bed, Firewall, Outcome, until};
+use crate::certificates::Authority;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use testkit::namespace::Background;
@@ -229,4 +230,69 @@ fn needs_root_a_fleet_says_how_it_is() {
     std::fs::write(&elsewhere, "server = 'nats://10.82.0.1:4223'\n").unwrap();
     let (status, text) = bed.rampart(&["fleet", "--config", elsewhere.to_str().unwrap(), "status"]);
     assert!(status == 3 && text.contains("cannot use nats://10.82.0.1:4223"), "{status}: {text}");
+}
+
+/// A server outside with a certificate for one name, or without one.
+fn server_of(bed: &Bed, port: u16, certificate: Option<[String; 2]>) -> Background {
+    let file = |end: &str| bed.folder.path().join(format!("{port}.{end}")).display().to_string();
+    let tls = certificate
+        .map(|[certificate, key]| format!("tls {{ cert_file: \"{certificate}\", key_file: \"{key}\" }}\n"));
+    let settings = format!(
+        "listen: \"0.0.0.0:{port}\"\njetstream {{ store_dir: \"{}\" }}\n\
+         authorization {{ users = [ {{ user: b, password: b }} ] }}\n{}",
+        file("jetstream"),
+        tls.unwrap_or_default()
+    );
+    std::fs::write(file("conf"), settings).unwrap();
+    let program = nats_server().display().to_string();
+    let server = Background::start(bed.host_of("out"), &program, &["-c", &file("conf")]);
+    let listens = format!(":{port} ");
+    until("the server listens", || bed.host_of("out").run("ss", &["-Hlnt"]).contains(&listens));
+    server
+}
+
+/// By `tls://` the server proves who it is before it learns a password; nobody who cannot is used.
+#[test]
+fn needs_root_the_server_of_a_fleet_proves_who_it_is() {
+    let bed = Bed::new();
+    let folder = bed.folder.path();
+    let (ours, foreign) = (Authority::new(folder, "own"), Authority::new(folder, "foreign"));
+    let _servers = [
+        server_of(&bed, 4222, Some(ours.sign("10.81.2.2"))),
+        server_of(&bed, 4223, Some(ours.sign("nats.example.net"))),
+        server_of(&bed, 4224, None),
+    ];
+    let password = folder.join("password");
+    std::fs::write(&password, "b\n").unwrap();
+    let config = |url: &str, ca: Option<&Authority>, agent: &str| {
+        let file = folder.join("fleet.toml").display().to_string();
+        let ca = ca.map(|ca| format!("ca_file = '{}'\n", ca.file)).unwrap_or_default();
+        let text =
+            format!("server = '{url}'\n{ca}user = 'b'\npassword_file = '{}'\n{agent}", password.display());
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    let rule = TO_THE_SERVER.replace("'tcp/4222'", "'tcp/4222-4224'");
+    let _firewall = bed.up(&bed.policy("p.toml", &rule), "auto");
+    let key = folder.join("own.key").display().to_string();
+    let public = bed.rampart(&["fleet", "key", &key]).1;
+    let agent = format!("[agent]\nname = 'b'\ngroup = 'g'\ntrust = ['{}']\n", public.trim());
+    let state = folder.join("b").display().to_string();
+    let config_of_agent = config("tls://10.81.2.2:4222", Some(&ours), &agent);
+    let words = [env!("CARGO_BIN_EXE_rampart"), "agent", "--config", &config_of_agent, "--state", &state];
+    let _agent = bed.start(&words);
+    let status = |url: &str, ca: Option<&Authority>| {
+        bed.rampart(&["fleet", "--config", &config(url, ca, &agent), "status"])
+    };
+    until("the agent is heard", || status("tls://10.81.2.2:4222", Some(&ours)).1.contains("\nb "));
+    for (url, ca, expected) in [
+        ("tls://10.81.2.2:4222", Some(&foreign), "none of the authorities in `ca_file`"),
+        ("tls://10.81.2.2:4222", None, "or without it of those of the machine, has signed its certificate"),
+        ("nats://10.81.2.2:4222", Some(&foreign), "none of the authorities in `ca_file`"),
+        ("tls://10.81.2.2:4223", Some(&ours), "its certificate is for another name"),
+        ("tls://10.81.2.2:4224", Some(&ours), "it does not speak TLS"),
+    ] {
+        let (status, text) = status(url, ca);
+        assert!(status == 3 && text.contains(expected) && text.contains(url), "{url}: {status} {text}");
+    }
 }

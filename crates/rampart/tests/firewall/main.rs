@@ -4,6 +4,7 @@
 
 mod bed;
 mod bridge;
+mod certificates;
 mod day;
 mod dns_domains;
 mod dns_gateway;
