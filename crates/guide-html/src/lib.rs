@@ -33,7 +33,8 @@ pub fn html(markdown: &str, below: bool, link: impl Fn(&str) -> Option<String>) 
     }
     let mut html = String::new();
     pulldown_cmark::html::push_html(&mut html, out.into_iter());
-    html
+    // What is wider than the page is moved by keys, too.
+    html.replace("<pre>", "<pre tabindex=\"0\">")
 }
 
 /// The name of a heading for links, as forges make it.
@@ -63,6 +64,7 @@ mod tests {
             ("![a](b.md)", "<p>a</p>\n"),
             ("<script>x</script>", "&lt;script&gt;x&lt;/script&gt;"),
             ("|a|\n|-|\n|b|", "<table>"),
+            ("```\n<pre>\n```", "<pre tabindex=\"0\"><code>&lt;pre&gt;"),
         ] {
             let found = html(text, false, link);
             assert!(found.starts_with(expected), "{text}: {found}");

@@ -1,5 +1,5 @@
 //! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, tutorials that are
-//! followed, a bad server of HTTP, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
+//! followed, a browser, a bad server of HTTP, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
 //! `cargo xtask layout` checks; it depends on no other crate of ours.
 
 #![allow(
@@ -8,6 +8,7 @@
     reason = "whatever is wrong here fails the test that asked for it"
 )]
 
+pub mod browser;
 pub mod documents;
 pub mod filter;
 pub mod held;

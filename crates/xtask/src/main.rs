@@ -109,11 +109,7 @@ fn write_site(folder: &Path) -> anyhow::Result<()> {
     build(&PROGRAMS)?;
     let commands = PROGRAMS.into_iter().map(commands_of).collect::<anyhow::Result<Vec<_>>>()?;
     let files = site::files(&tree, &commands);
-    for file in &files {
-        let path = folder.join(&file.path);
-        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        std::fs::write(&path, &file.text).with_context(|| format!("writing {}", path.display()))?;
-    }
+    files.iter().try_for_each(|file| file.write(folder))?;
     println!("{}: {} files", folder.join("index.html").display(), files.len());
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! The documentation as a site: every page of Markdown as HTML, with the commands' help beside them. Pages are made from the tree alone.
 
 use crate::tree::Tree;
+use anyhow::Context as _;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// The page that readers come to first, which becomes `index.html`.
 const FIRST: &str = "docs/README.md";
@@ -33,6 +35,14 @@ pub(crate) struct File {
     pub(crate) path: String,
     /// Its text.
     pub(crate) text: String,
+}
+
+impl File {
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let path = folder.join(&self.path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(&path, &self.text).with_context(|| format!("writing {}", path.display()))
+    }
 }
 
 /// The help of a program and of its commands: each one's words, and what `--help` prints.
@@ -161,6 +171,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::browser::{Browser, axe};
 
     fn site() -> Vec<File> {
         let tree = Tree::of(&[
@@ -178,6 +189,37 @@ mod tests {
         ]);
         let help = vec![("rampart up".to_owned(), "Usage: rampart up <POLICY>\n".to_owned())];
         files(&tree, &[Commands { program: "rampart".to_owned(), help }])
+    }
+
+    /// A page with the list of all, and pages with tables, commands and code. All others are made as they are.
+    const EACH_KIND: [&str; 4] =
+        ["index.html", "docs/guide/fleet.html", "docs/decisions/0048-metrics.html", "reference/rampart.html"];
+
+    /// All pages of this repository, on a telephone and on a screen, light and dark.
+    #[test]
+    fn in_a_browser_no_page_is_too_wide_and_none_keeps_people_out() {
+        let tree = Tree::read(&crate::root()).unwrap();
+        let line =
+            "  --option <VALUE>  What it is for, said in a line that is as long as those of programs are\n";
+        let help = vec![("rampart up".to_owned(), format!("Usage: rampart up\n{}", line.repeat(3)))];
+        let files = files(&tree, &[Commands { program: "rampart".to_owned(), help }]);
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|file| file.write(folder.path()).unwrap());
+        let mut browser = Browser::open();
+        let mut faults = Vec::new();
+        for file in files.iter().filter(|file| file.path.ends_with(".html")) {
+            browser.go(&format!("file://{}", folder.path().join(&file.path).display()));
+            for (width, scheme) in [(400, "dark"), (1280, "light")] {
+                browser.look(width, scheme);
+                let mut found = browser.too_wide();
+                if EACH_KIND.contains(&file.path.as_str()) {
+                    found.extend(browser.run(&axe()).as_array().unwrap().iter().cloned());
+                }
+                faults.extend(found.iter().map(|it| format!("{} at {width} px: {it}", file.path)));
+            }
+        }
+        assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+        assert_eq!(browser.faults, [""; 0]);
     }
 
     fn text<'a>(site: &'a [File], path: &str) -> &'a str {
@@ -212,7 +254,7 @@ mod tests {
             ("SPEC.html", "<a href=\"docs/guide/a.html\">a</a>"),
             (
                 "reference/rampart.html",
-                "<h2 id=\"rampart-up\">rampart up</h2>\n<pre><code>Usage: rampart up &lt;POLICY&gt;\n",
+                "<h2 id=\"rampart-up\">rampart up</h2>\n<pre tabindex=\"0\"><code>Usage: rampart up &lt;POLICY&gt;\n",
             ),
         ] {
             assert!(text(&site, page).contains(words), "{page}: {words}\n{}", text(&site, page));
