@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Flows of which it is known what was recorded: some 12 MiB. Further ones have one record, at their end.
 const MOST: usize = 65_536;
+/// Records of a walk at most: a quarter of what waits for a collector that is slow (`crates/rampart/src/export/outlet.rs`).
+const AT_ONCE: u64 = 16_384;
 /// flowEndReason of a flow that goes on (RFC 5102 section 5.11.3): the active timeout.
 const ACTIVE: u8 = 2;
 /// How often the table is walked within a timeout, and between which times.
@@ -30,6 +32,11 @@ pub struct Terms {
 impl Terms {
     fn pause(&self) -> Duration {
         (self.timeout / WALKS).clamp(LEAST_PAUSE, LONGEST_PAUSE)
+    }
+
+    /// Records of a walk that comes so long after the one before.
+    fn room(&self, since: Duration) -> u64 {
+        (u64::from(self.rate) * since.as_secs().max(1)).min(AT_ONCE)
     }
 }
 
@@ -103,7 +110,7 @@ impl Continuing {
         if since.is_some_and(|since| since < terms.pause()) {
             return Ok(Vec::new());
         }
-        let mut room = u64::from(terms.rate) * since.unwrap_or(LEAST_PAUSE).as_secs().max(1);
+        let mut room = terms.room(since.unwrap_or(LEAST_PAUSE));
         let mut due = Vec::new();
         let (names, tick) = (table.names.now(), whole_tick(now));
         let rules = names.rules();
@@ -290,6 +297,14 @@ mod tests {
         assert_eq!(walk(&mut continuing, 100, &[(1, 500, 5), (2, 30, 7)], 9), []);
         assert_eq!(continuing.missing(), 1, "the old one");
         assert_eq!(walk(&mut continuing, 160, &[(1, 560, 8), (2, 90, 9)], 9), [(1, 3), (2, 9)]);
+    }
+
+    #[test]
+    fn a_walk_is_no_flood_of_records() {
+        for (rate, since, room) in [(1, 60, 60), (100, 0, 100), (10_000, 1, 10_000), (10_000, 60, AT_ONCE)] {
+            let terms = Terms { timeout: Duration::from_secs(60), rate };
+            assert_eq!(terms.room(Duration::from_secs(since)), room, "{rate} a second after {since} s");
+        }
     }
 
     #[test]
