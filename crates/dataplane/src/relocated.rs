@@ -141,14 +141,8 @@ mod tests {
     use crate::skeleton::FirewallSkelBuilder;
     use libbpf_rs::skel::SkelBuilder as _;
 
-    /// `exit` without a value.
-    const EXIT: bpf_insn = bpf_insn {
-        code: 0x95,
-        _bitfield_align_1: [],
-        _bitfield_1: bpf_insn::new_bitfield_1(0, 0),
-        off: 0,
-        imm: 0,
-    };
+    /// The code of `exit`, which returns register 0.
+    const EXIT: u8 = 0x95;
 
     #[test]
     fn needs_root_what_the_verifier_says_is_told() {
@@ -162,7 +156,8 @@ mod tests {
         assert!(take(&mut open, "no_such_program").is_none());
         let mut program = take(&mut open, "sweep_flows").unwrap();
         program.load().unwrap();
-        (program.instructions, program.functions) = (vec![EXIT], Vec::new());
+        (program.instructions, program.functions) =
+            (vec![bpf_insn { code: EXIT, ..bpf_insn::default() }], Vec::new());
         let said = format!("{:?}", program.load().err());
         assert!(said.contains("verifier says of sweep_flows") && said.contains("R0 !read_ok"), "{said}");
     }
