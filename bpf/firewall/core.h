@@ -214,18 +214,12 @@ static __always_inline int judge_again(void *ctx, struct packet *p, struct flow 
 	return reconsider_gateways(p, flow, hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow));
 }
 
-/* Whether the policy refuses a flow by now, whose responder would be in a zone. */
-__noinline int is_refused(struct packet *p, struct flow *flow, __u32 zone)
+/* Whether the policy refuses a flow by now, whose responder would be in the zone `p->to`. There is no room on the stack for more. */
+__noinline int is_refused(struct packet *p, struct flow *flow)
 {
-	__u32 initiator;
-	__u8 zones[2];
-
 	if (!p || !flow)
 		return 0;
-	initiator = flow->initiator & 1;
-	zones[initiator] = flow->zone[initiator];
-	zones[initiator ^ 1] = zone;
-	judge_flow(p, flow, zones);
+	judge_flow_to(p, flow, flow->zone[flow->initiator & 1], p->to, true);
 	if (!p->generation)
 		return 0;
 	return p->action != ACTION_ALLOW || (is_of_gateway(flow) && gateway_of_rule(p) != gateway_of(flow));
@@ -235,14 +229,17 @@ __noinline int is_refused(struct packet *p, struct flow *flow, __u32 zone)
 static __always_inline bool is_about_refused(void *ctx, struct packet *p, const enum hook hook)
 {
 	struct flow *flow = lookup(&flows, p->record & RECORD_MASK);
-	__u32 zone;
+	__u8 to = p->to;
+	bool refused;
 
 	if (!flow || flow->generation == settings.generation)
 		return false;
-	zone = flow->zone[(flow->initiator & 1) ^ 1];
+	p->to = flow->zone[(flow->initiator & 1) ^ 1];
 	if (hook != HOOK_NETFILTER && is_of_gateway(flow))
-		zone = hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow);
-	return is_refused(p, flow, zone);
+		p->to = hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow);
+	refused = is_refused(p, flow);
+	p->to = to;
+	return refused;
 }
 
 /* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to

@@ -412,18 +412,29 @@ __noinline int judge_packet(struct packet *p)
 	return q->misplaced && settings.check_zones && !(p->flags & PACKET_FROM_SELF) ? REASON_ZONE_SOURCE : 0;
 }
 
-/* Judges a flow between these zones, as its first packet was: by its initiator's side, whoever sent this one. */
-static __always_inline void judge_flow(struct packet *p, const struct flow *flow, const __u8 *zones)
+/* Judges a flow from one zone to another, as its first packet was: by its initiator's side, whoever sent this one. */
+static __always_inline void judge_flow_to(struct packet *p, const struct flow *flow, __u8 from_zone, __u8 to_zone, const bool is_deep)
 {
 	__u32 from = flow->initiator & 1, to = from ^ 1;
-	struct question question = { .command = { .family = family_of(flow), .from = zones[from], .to = zones[to],
+	struct question question = { .command = { .family = family_of(flow), .from = from_zone, .to = to_zone,
 						  .protocol = flow->protocol, .selector = flow->port[to],
 						  .source_port = flow->port[from], .is_known = 1 } };
 
 	flow_address(flow, from, question.command.source);
+	/* Both at once take more of the stack than is left there on Linux 6.1. */
+	if (is_deep)
+		barrier();
 	flow_address(flow, to, question.command.destination);
 	judge_question(&question);
 	take_answer(p, &question.command);
+}
+
+/* The same between the zones of its ends. */
+static __always_inline void judge_flow(struct packet *p, const struct flow *flow, const __u8 *zones)
+{
+	__u32 from = flow->initiator & 1;
+
+	judge_flow_to(p, flow, zones[from], zones[from ^ 1], false);
 }
 
 #endif
