@@ -122,6 +122,16 @@ static __always_inline __u32 transport_in_quote(const struct packet *p)
 	return (p->transport - p->network) & 0x3ff;
 }
 
+/* Whether a packet says that it comes from the firewall itself, or from everybody on one of its links: nobody sends as that (RFC 1812 sections 4.3.2.7
+ * and 5.3.7). */
+static __always_inline bool is_from_nobody(const struct packet *p)
+{
+	struct address key;
+
+	address_of(p->source, p->family, &key);
+	return bpf_map_lookup_elem(&local_addresses, &key) != 0;
+}
+
 /* Whether the packet, of which `bytes` are in the room, may be answered at all. */
 static __always_inline bool is_answerable(const struct answer_room *room, const struct packet *p, __u32 bytes)
 {
@@ -132,6 +142,8 @@ static __always_inline bool is_answerable(const struct answer_room *room, const 
 		return 0;
 	if (p->family == 4 ? !may_be_source_v4(p->source[0]) || bpf_ntohl(p->destination[0]) >> 28 >= 0xe
 			   : !is_unicast_v6(p->source) || !is_unicast_v6(p->destination))
+		return 0;
+	if (is_from_nobody(p))
 		return 0;
 	if (p->family == 4 && p->protocol == PROTOCOL_ICMP)
 		return transport < bytes && is_icmp_query(type);

@@ -24,14 +24,6 @@
 
 #define PACKET_FOR_US 0	/* PACKET_HOST of linux/if_packet.h */
 
-static __always_inline void address_of(const __be32 *words, __u8 family, struct address *address)
-{
-	for (int i = 0; i < 4; i++)
-		address->words[i] = words[i];
-	address->ip_version = family;
-	address->zero = 0;
-}
-
 /* Where a packet goes: of a translated flow not to where its header says. */
 static __always_inline void find_destination(const struct packet *p, struct address *destination)
 {

@@ -237,6 +237,14 @@ static __always_inline void route_remember_v6(const __u64 *halves, __u32 generat
 	WRITE_ONCE(slot->check, words_check(words, 3));
 }
 
+static __always_inline void address_of(const __be32 *words, __u8 family, struct address *address)
+{
+	for (int i = 0; i < 4; i++)
+		address->words[i] = words[i];
+	address->ip_version = family;
+	address->zero = 0;
+}
+
 static __always_inline bool is_local(const struct address *address)
 {
 	/* On our own stack: Linux 6.1 takes no key from memory that a function was given. */

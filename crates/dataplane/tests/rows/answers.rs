@@ -79,10 +79,16 @@ pub(crate) fn answer(kind_of_answer: Answer, seen: &Seen, frame: &[u8]) -> Optio
     Some([&frame[6..12], &frame[..6], &frame[12..seen.network], &packet].concat())
 }
 
+/// The firewall's own addresses: from elsewhere they are nobody's (RFC 1812 section 5.3.7).
+const OURS: [&str; 4] = ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1"];
+
 /// Whether an address is of one host.
 fn is_somebody(address: IpAddr, sends: bool) -> bool {
+    if sends && OURS.iter().any(|ours| ours.parse() == Ok(address)) {
+        return false;
+    }
     match address {
-        IpAddr::V4(v4) if sends => !matches!(v4.octets()[0], 0 | 127 | 224..),
+        IpAddr::V4(v4) if sends && matches!(v4.octets()[0], 0 | 127) => false,
         IpAddr::V4(v4) => v4.octets()[0] < 224 && !BROADCASTS.contains(&v4.octets()),
         IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unspecified() && !v6.is_loopback(),
     }
