@@ -6,99 +6,7 @@ mod sample;
 
 use measure::suite::Suite;
 use report::{Extras, Format, render};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
-/// A browser that is asked over its own pipes (`--remote-debugging-pipe`: file 3 in, file 4 out, a zero byte after each message).
-struct Browser {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-    session: Option<String>,
-    number: u32,
-    _profile: tempfile::TempDir,
-}
-
-impl Browser {
-    fn open(page: &std::path::Path) -> Self {
-        let profile = tempfile::tempdir().unwrap();
-        let names = ["chromium", "chromium-browser", "google-chrome"];
-        let start = |name: &&str| {
-            Command::new("sh")
-                .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1 </dev/null", name])
-                .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
-                .arg(format!("--user-data-dir={}", profile.path().display()))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        };
-        let there =
-            |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-        let name = names.iter().find(there).expect("no Chromium: scripts/prepare test");
-        let mut child = start(name);
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut browser = Self { child, to, from, session: None, number: 0, _profile: profile };
-        let target = browser.ask("Target.createTarget", serde_json::json!({"url": "about:blank"}));
-        let attach = serde_json::json!({"targetId": target["targetId"], "flatten": true});
-        browser.session =
-            Some(browser.ask("Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned());
-        browser.ask("Page.enable", serde_json::json!({}));
-        browser.ask("Page.navigate", serde_json::json!({"url": format!("file://{}", page.display())}));
-        while browser.message()["method"] != "Page.loadEventFired" {}
-        browser
-    }
-
-    fn message(&mut self) -> serde_json::Value {
-        let mut bytes = Vec::new();
-        self.from.read_until(0, &mut bytes).unwrap();
-        assert_eq!(bytes.pop(), Some(0), "the browser has ended");
-        serde_json::from_slice(&bytes).unwrap()
-    }
-
-    fn ask(&mut self, method: &str, params: serde_json::Value) -> serde_json::Value {
-        self.number += 1;
-        let mut message = serde_json::json!({"id": self.number, "method": method, "params": params});
-        if let Some(session) = &self.session {
-            message["sessionId"] = session.as_str().into();
-        }
-        write!(self.to, "{message}\0").unwrap();
-        self.to.flush().unwrap();
-        loop {
-            let mut answer = self.message();
-            if answer["id"] == self.number {
-                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-                return answer["result"].take();
-            }
-        }
-    }
-
-    /// The value of a script's last expression.
-    fn run(&mut self, script: &str) -> serde_json::Value {
-        let params = serde_json::json!({"expression": script, "returnByValue": true});
-        let mut answer = self.ask("Runtime.evaluate", params);
-        assert!(answer["exceptionDetails"].is_null(), "{answer}");
-        answer["result"]["value"].take()
-    }
-
-    fn media(&mut self, media: &str, scheme: &str) {
-        let feature = serde_json::json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.ask("Emulation.setEmulatedMedia", serde_json::json!({"media": media, "features": feature}));
-    }
-
-    fn width(&mut self, width: u32) {
-        let metrics =
-            serde_json::json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
-        self.ask("Emulation.setDeviceMetricsOverride", metrics);
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use testkit::browser::Browser;
 
 /// Elements that reach beyond the page; what scrolls by itself may.
 const OVERFLOWING: &str = r#"(() => {
@@ -145,7 +53,8 @@ fn the_page_is_whole_on_a_telephone_on_paper_in_the_dark_and_for_a_screen_reader
     let path = dir.path().join("report.html");
     let run = sample::eantc_tcp(&["linux", "nftables", "iptables", "rampart"]);
     std::fs::write(&path, render(&run, Format::Html, &extras).unwrap()).unwrap();
-    let mut browser = Browser::open(&path);
+    let mut browser = Browser::open();
+    browser.go(&format!("file://{}", path.display()));
 
     browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
     for width in [400, 900, 1400] {

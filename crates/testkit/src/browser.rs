@@ -124,10 +124,20 @@ impl Browser {
         assert!(text.contains(expected), "{expected:?} in {text}");
     }
 
-    /// How wide the page is shown, and whether `light` or `dark`.
+    /// How wide the page is shown on a screen, and whether `light` or `dark`.
     pub fn look(&mut self, width: u32, scheme: &str) {
+        self.media("screen", scheme);
+        self.width(width);
+    }
+
+    /// Whether the page is on a `screen` or in `print`, `light` or `dark`.
+    pub fn media(&mut self, media: &str, scheme: &str) {
         let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.ask("Emulation.setEmulatedMedia", json!({"media": "screen", "features": feature}));
+        self.ask("Emulation.setEmulatedMedia", json!({"media": media, "features": feature}));
+    }
+
+    /// How wide the page is shown, in px.
+    pub fn width(&mut self, width: u32) {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.ask("Emulation.setDeviceMetricsOverride", metrics);
     }
