@@ -114,7 +114,7 @@ fn forget_flows(bed: &Bed) {
 }
 
 /// Runs rows on both hooks; returns the first words of what they say.
-fn run_rows<'r>(make: impl Fn(Hook) -> Bed, rows: &'r str) -> BTreeSet<&'r str> {
+fn run_rows(make: impl Fn(Hook) -> Bed, rows: &str) -> BTreeSet<&str> {
     let (mut wrong, mut met) = (Vec::new(), BTreeSet::new());
     for hook in HOOKS {
         let mut bed = make(hook);
