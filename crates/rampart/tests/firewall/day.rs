@@ -164,11 +164,16 @@ fn refused(bed: &Bed) -> u64 {
 }
 
 /// What grows to its bound has done so by the second quarter of a life, which begins with a flood as the last does: logs, caches, the heap.
-/// At any one moment a daemon may hold a hundred KiB more, for a policy that it is just asked for, so the least of a quarter counts.
+/// At any one moment a daemon may hold a hundred KiB more, for a policy that it is just asked for, or less, because the heap gave pages back: so of
+/// each quarter counts what three in four of its rounds are not below.
 fn grew_to_its_bound(memory: &[u64]) {
     let quarter = memory.len() / 4;
-    let least = |from: usize| memory[from * quarter..].iter().take(quarter).min().unwrap();
-    assert!(*least(3) < least(1) + MEMORY_KIB, "KiB after each round: {memory:?}");
+    let low = |number: usize| {
+        let mut rounds = memory[number * quarter..][..quarter].to_vec();
+        rounds.sort_unstable();
+        rounds[quarter / 4]
+    };
+    assert!(low(3) < low(1) + MEMORY_KIB, "KiB after each round: {memory:?}");
 }
 
 #[test]
