@@ -26,9 +26,13 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
+        Self::with_streams_of(Duration::from_secs(1))
+    }
+
+    fn with_streams_of(stream_for: Duration) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::file(&dir.path().join("history.sqlite"));
-        let server = Server::bind("127.0.0.1:0", &place).unwrap().with_streams_of(Duration::from_secs(1));
+        let server = Server::bind("127.0.0.1:0", &place).unwrap().with_streams_of(stream_for);
         let (address, stop) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         std::thread::spawn(move || server.run(|| stopped.load(Ordering::Relaxed)));
@@ -198,7 +202,7 @@ impl Going {
 
 #[test]
 fn a_run_that_goes_on_is_followed() {
-    let served = Served::with_runs();
+    let served = Served::with_streams_of(Duration::from_secs(600));
     let mut going = Going::begin(&served);
     assert!(served.get("/").contains("0 of 2 settings measured"));
     let mut stream = TcpStream::connect(served.address).unwrap();

@@ -16,6 +16,7 @@
 #define __ksym
 #undef __weak
 #define __weak __attribute__((weak))
+#define barrier() __asm__ volatile("" : : : "memory")
 #define barrier_var(variable) __asm__ volatile("" : "+r"(variable))
 
 void *bpf_map_lookup_elem(void *map, const void *key);
