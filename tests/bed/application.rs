@@ -67,7 +67,7 @@ fn every_firewall_gives_valid_points() {
         (
             "http2",
             &["wire", "nftables", "haproxy", "rampart-tc"],
-            "factors.clients = 4\nfactors.rules = 4\nfactors.protocol = \"http2\"\nfactors.object = 256\nfactors.transactions = 12",
+            "factors.clients = 4\nfactors.rules = 4\nfactors.protocol = \"http/2\"\nfactors.object = 256\nfactors.transactions = 12",
         ),
         (
             "proxies",

@@ -2,7 +2,7 @@
 //! while it goes on (the active timeout of IPFIX). What the records of a flow say sums up to what it carried. What was recorded of a flow is
 //! known to this process alone, and of a bounded number of flows.
 
-use crate::clock::whole_tick;
+use crate::clock::{since as since_tick, whole_tick};
 use crate::flow_records::{Identity, RecordedFlow};
 use crate::flow_table::{FlowTable, is_mapping, named};
 use crate::{DataplaneError, Flow};
@@ -115,11 +115,15 @@ impl Continuing {
         let (names, tick) = (table.names.now(), whole_tick(now));
         let rules = names.rules();
         table.each_record(|record, flow| {
-            if is_mapping(flow) {
+            let identity = Identity::of(flow);
+            // Of a full table most flows are young, and names cost most of a walk.
+            let may_be_due =
+                since_tick(tick, flow.opened) >= terms.timeout || self.flows.contains_key(&identity);
+            if is_mapping(flow) || !may_be_due {
                 return;
             }
             let Some(named) = named(record, flow, tick, &names, &rules) else { return };
-            let recorded = self.meet(Identity::of(flow), named, terms, (now, since), room > 0);
+            let recorded = self.meet(identity, named, terms, (now, since), room > 0);
             room -= u64::from(recorded.is_some());
             due.extend(recorded);
         })?;

@@ -5,19 +5,19 @@ use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
 use crate::ports::{Hook, Programs};
-use crate::relocated::{prepare, take};
+use crate::relocated::{Relocated, prepare, take};
 use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
-use libbpf_rs::{ProgramMut, ProgramType};
+use libbpf_rs::{ErrorKind, ProgramMut, ProgramType};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Programs that take long to verify: those of the three hooks, and of what the firewall itself sends.
@@ -97,24 +97,25 @@ fn load_once(
         (OUT, (has_xdp || has_tc) && !clock_is_held),
         (NETFILTER, asks_netfilter(hooks)),
         (TAKE, matches!(before, Before::Flows)),
-        (SWEEP, true),
     ];
-    choose(&mut open, |name| {
-        wanted.contains(&(name, true)) || !LARGE.contains(&name) && is_wanted(name, clock_is_held, hooks)
+    choose(&mut open, |name| match LARGE.contains(&name) {
+        true => name == SWEEP || wanted.contains(&(name, true)),
+        false => is_wanted(name, clock_is_held, hooks),
     });
     prepare(&open).map_err(refused)?;
-    let large = wanted.map(|(name, wanted)| wanted.then(|| take(&mut open, name)).flatten());
-    let (skel, programs) = thread::scope(|scope| {
-        let threads =
-            large.map(|large| large.map(|large| scope.spawn(move || while_interrupted(|| large.load()))));
+    let sweep_flows = take(&mut open, SWEEP)?;
+    let large = wanted.map(|(name, wanted)| wanted.then(|| take(&mut open, name)).transpose());
+    let load = |program: Relocated| while_interrupted(|| program.load());
+    let (skel, sweep_flows, [xdp, tc, out, netfilter, take_flow]) = thread::scope(|scope| {
+        let threads = large.map(|large| Ok(large?.map(|program| scope.spawn(move || load(program)))));
         let skel = open.load().map_err(refused);
-        let programs = threads.map(|thread| {
-            thread.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).transpose()
-        });
-        (skel, programs)
+        let sweep_flows = load(sweep_flows);
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let others = threads.map(|thread| thread.and_then(|thread| thread.map(join).transpose()));
+        (skel, sweep_flows, others)
     });
     let skel = skel?;
-    let [xdp, tc, out, netfilter, take_flow, sweep_flows] = programs;
     let programs = Programs {
         xdp: xdp?,
         resolve: program(&skel.progs.resolve)?,
@@ -128,9 +129,7 @@ fn load_once(
     if programs.netfilter.is_some() {
         hold_all(&programs.way_back, &skel)?;
     }
-    let missing = DataplaneError::system("looking for the program that sweeps flows");
-    let sweep_flows = sweep_flows?.ok_or_else(|| missing(ErrorKind::NotFound.into()))?;
-    Ok(Loaded { skel, programs, sweep_flows, take_flow: take_flow? })
+    Ok(Loaded { skel, programs, sweep_flows: sweep_flows?, take_flow: take_flow? })
 }
 
 /// The kernel gives up a load (`EAGAIN`) when the process gets a signal meanwhile: when it is stopped and continued, frozen, or traced.
@@ -140,7 +139,7 @@ fn while_interrupted<T>(load: impl Fn() -> Result<T, DataplaneError>) -> Result<
     loop {
         match load() {
             Err(DataplaneError::Bpf { source, .. })
-                if source.kind() == libbpf_rs::ErrorKind::WouldBlock && start.elapsed() < INTERRUPTED => {}
+                if source.kind() == ErrorKind::WouldBlock && start.elapsed() < INTERRUPTED => {}
             result => return result,
         }
     }

@@ -9,6 +9,7 @@ use libbpf_rs::skel::OpenSkel as _;
 use libbpf_rs::{AsRawLibbpf as _, ErrorKind, OpenProgramMut};
 use libbpf_sys::{bpf_func_info, bpf_insn, bpf_prog_load_opts};
 use std::ffi::{CStr, CString};
+use std::io::ErrorKind::NotFound;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -42,14 +43,17 @@ pub(crate) fn prepare(open: &OpenFirewallSkel<'_>) -> Result<(), libbpf_rs::Erro
     }
 }
 
-/// Takes a program out of those that a prepared object loads itself. `None` without such a program.
-pub(crate) fn take(open: &mut OpenFirewallSkel<'_>, name: &str) -> Option<Relocated> {
+/// Takes a program out of those that a prepared object loads itself.
+pub(crate) fn take(open: &mut OpenFirewallSkel<'_>, name: &str) -> Result<Relocated, DataplaneError> {
+    let missing = || DataplaneError::system(format!("looking for the program {name}"))(NotFound.into());
     let object = open.open_object().as_libbpf_object().as_ptr();
     // SAFETY: the object is open and prepared.
     let types = unsafe { libbpf_sys::bpf_object__btf_fd(object) };
-    let mut program = open.open_object_mut().progs_mut().find(|program| program.name() == name)?;
+    let types = u32::try_from(types).map_err(|_| missing())?;
+    let mut programs = open.open_object_mut().progs_mut();
+    let mut program = programs.find(|program| program.name() == name).ok_or_else(missing)?;
     program.set_autoload(false);
-    Some(Relocated::of(&program, u32::try_from(types).ok()?))
+    Ok(Relocated::of(&program, types))
 }
 
 impl Relocated {
@@ -153,7 +157,7 @@ mod tests {
             program.set_autoload(wanted);
         }
         prepare(&open).unwrap();
-        assert!(take(&mut open, "no_such_program").is_none());
+        assert!(take(&mut open, "no_such_program").is_err());
         let mut program = take(&mut open, "sweep_flows").unwrap();
         program.load().unwrap();
         (program.instructions, program.functions) =

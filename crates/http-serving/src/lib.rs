@@ -171,6 +171,12 @@ pub fn is_ours(host: &str, names: &[impl AsRef<str>]) -> bool {
         || names.iter().any(|name| is_named(name.as_ref()))
 }
 
+/// Names for [`is_ours`]: those that the user gives, and that of the machine.
+pub fn our_names(given: &[String]) -> Vec<String> {
+    let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    given.iter().cloned().chain(machine).collect()
+}
+
 /// The words behind a status in an answer's first line (RFC 9110 section 15).
 pub const fn reason(status: u16) -> &'static str {
     match status {

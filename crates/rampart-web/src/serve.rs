@@ -2,6 +2,7 @@
 
 use crate::cli::{ServeArgs, USERS};
 use crate::say;
+use http_serving::our_names;
 use rampart_client::Client;
 use rampart_web::app::{App, Settings};
 use rampart_web::server::{Bounds, Server};
@@ -61,19 +62,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
 fn app(args: &ServeArgs) -> Result<Arc<App>, String> {
     let firewall = Client::new(args.socket.as_deref()).map_err(|error| error.to_string())?;
     let users = Users::at(&args.state.join(USERS)).map_err(|error| error.to_string())?;
-    let settings = Settings { is_tls: !args.insecure_http, names: names(args) };
+    let settings = Settings { is_tls: !args.insecure_http, names: our_names(&args.name) };
     App::new(firewall.with_patience(PATIENCE), users, settings).map(Arc::new)
-}
-
-/// Names by which browsers may ask: those that were given, and that of the machine.
-fn names(args: &ServeArgs) -> Vec<String> {
-    let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    args.name.iter().cloned().chain(machine).collect()
 }
 
 /// The certificate of its own.
 fn own(args: &ServeArgs) -> Result<Identity, String> {
-    let mut names = names(args);
+    let mut names = our_names(&args.name);
     names.push("localhost".to_owned());
     names.push(args.listen.ip().to_string());
     Identity::own(&args.state, &names)

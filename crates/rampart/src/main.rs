@@ -146,7 +146,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     absolute.parent().map(Path::to_owned)
 }
 
-/// How commands that read a policy once are told that it comes by standard input; a file of that name is `./-`.
+/// The argument that means standard input, for commands that read a policy once; a file of this name is `./-`.
 const STDIN: &str = "-";
 
 /// Reads a policy's file, or standard input for `-`: how messages call it, and what it says.

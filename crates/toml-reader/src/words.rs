@@ -45,7 +45,7 @@ pub fn shortened(word: &str) -> String {
     }
 }
 
-/// Whether a character begins a new line, is a command to a terminal, turns the direction of writing, or has no width and so hides in a word.
+/// Whether a character ends a line, controls a terminal, changes the direction of the text, or has no width, so that nobody sees it.
 pub fn is_harmful(c: char) -> bool {
     let has_no_width = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || has_no_width || matches!(c, '\u{2028}'..='\u{202e}')

@@ -153,15 +153,15 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ),
         (
             "procedure = \"transactions\"\nfactors.protocol = \"gopher\"",
-            "it takes `http/1.0`, `http/1.1`, `https`, `http2`, `ftp:get`, ",
+            "it takes `http/1.0`, `http/1.1`, `https`, `http/2`, `ftp:get`, ",
         ),
         (
             "procedure = \"transactions\"\nfactors.transactions = 2",
-            "a connection has several transactions with protocol = \"http/1.1\", \"https\" or \"http2\" alone",
+            "a connection has several transactions with protocol = \"http/1.1\", \"https\" or \"http/2\" alone",
         ),
         (
             "procedure = \"application-capacity\"\nfactors.protocol = \"http/1.0\"",
-            "connections stay open with protocol = \"http/1.1\", \"https\" or \"http2\" alone",
+            "connections stay open with protocol = \"http/1.1\", \"https\" or \"http/2\" alone",
         ),
         (
             "procedure = \"application-capacity\"\nfactors.protocol = \"https\"\nmax_connections = 393217",

@@ -385,10 +385,10 @@ factors! {
     /// How applications fetch files.
     Protocol {
         key: "protocol", title: "Protocol", rank: LATE, telling: false, of_policy: false,
-        takes: "`http/1.0`, `http/1.1`, `https`, `http2`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
+        takes: "`http/1.0`, `http/1.1`, `https`, `http/2`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
         matters: |p| p.factors.contains(&Factor::Protocol),
         read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
-        short: level::text, phrase: |l| if l.text == "http2" { "HTTP/2".to_owned() } else { l.text.to_uppercase() },
+        short: level::text, phrase: |l| l.text.to_uppercase(),
     }
 
     /// Files that are fetched by HTTP.

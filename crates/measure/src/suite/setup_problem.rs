@@ -182,13 +182,13 @@ pub enum SetupProblem {
     TransactionsOfConnection(u32),
     /// Several transactions where each connection ends with its file.
     #[error(
-        "a connection has several transactions with protocol = \"http/1.1\", \"https\" or \"http2\" alone: the others end with the file; \
+        "a connection has several transactions with protocol = \"http/1.1\", \"https\" or \"http/2\" alone: the others end with the file; \
          use transactions = 1"
     )]
     NotKeptAlive,
     /// Connections held open by a protocol that closes them.
     #[error(
-        "connections stay open with protocol = \"http/1.1\", \"https\" or \"http2\" alone: the others end with the file"
+        "connections stay open with protocol = \"http/1.1\", \"https\" or \"http/2\" alone: the others end with the file"
     )]
     NotHeldOpen,
     /// More connections of applications than clients have ports for.
@@ -198,7 +198,7 @@ pub enum SetupProblem {
     HeldBeyondPorts(u64),
     /// Sizes of files that are not fetched by HTTP.
     #[error(
-        "`object` chooses the files of HTTP: use protocol = \"http/1.0\", \"http/1.1\", \"https\" or \"http2\", or object = \"nstl\""
+        "`object` chooses the files of HTTP: use protocol = \"http/1.0\", \"http/1.1\", \"https\" or \"http/2\", or object = \"nstl\""
     )]
     ObjectWithoutHttp,
     /// Active FTP, whose data connections the policies do not allow.

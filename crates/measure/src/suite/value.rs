@@ -76,7 +76,7 @@ pub(super) const PROTOCOLS: [(&str, ProtocolMix); 9] = [
     ("http/1.0", ProtocolMix::Only(Protocol::Http10)),
     ("http/1.1", ProtocolMix::Only(Protocol::Http11)),
     ("https", ProtocolMix::Only(Protocol::Https)),
-    ("http2", ProtocolMix::Only(Protocol::Http2)),
+    ("http/2", ProtocolMix::Only(Protocol::Http2)),
     ("ftp:get", ftp(FtpMode::Passive, FtpVerb::Get)),
     ("ftp:put", ftp(FtpMode::Passive, FtpVerb::Put)),
     ("ftp:active-get", ftp(FtpMode::Active, FtpVerb::Get)),

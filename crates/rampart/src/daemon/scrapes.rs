@@ -7,13 +7,12 @@ use crate::daemon::server::Timed;
 use crate::failure::Failure;
 use crate::http::{JSON, ReadError, read_admitted, write_response};
 use crate::privileges;
-use http_serving::is_ours;
+use http_serving::{Places, is_ours, our_names};
 use policy::Policy;
 use policy::model::{Action, SELF};
 use policy::service::TCP;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -52,8 +51,7 @@ pub(crate) fn listen(address: SocketAddr, names: &[String], policy: &Policy) -> 
     let listener = TcpListener::bind(address).map_err(|error| {
         Failure::Machine(format!("cannot listen for readers of metrics on {address}: {error}"))
     })?;
-    let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    Ok(Scrapes { listener, names: names.iter().cloned().chain(machine).collect() })
+    Ok(Scrapes { listener, names: our_names(names) })
 }
 
 fn lets_in(policy: &Policy, port: u16) -> bool {
@@ -77,32 +75,20 @@ pub(crate) fn serve(scrapes: Scrapes, daemon: &Arc<Daemon>) {
     });
     std::thread::spawn(move || {
         privileges::keep_nothing();
-        let readers = Arc::new(AtomicUsize::new(0));
+        let places = Places::new(MAX_READERS);
         loop {
             let Ok((stream, _)) = listener.accept() else {
                 std::thread::park_timeout(REST);
                 continue;
             };
-            if readers.load(Ordering::Acquire) >= MAX_READERS {
-                continue;
-            }
-            readers.fetch_add(1, Ordering::AcqRel);
-            let (place, asks, names) = (Place(Arc::clone(&readers)), asks.clone(), Arc::clone(&names));
+            let Some(place) = places.take() else { continue };
+            let (asks, names) = (asks.clone(), Arc::clone(&names));
             std::thread::spawn(move || {
                 answer(&stream, &names, &asks);
                 drop(place);
             });
         }
     });
-}
-
-/// One of the readers at once; released also by a thread that panics.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 fn answer(stream: &TcpStream, names: &[String], asks: &SyncSender<Question>) {

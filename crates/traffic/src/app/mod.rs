@@ -12,6 +12,8 @@ mod held;
 mod http2;
 mod load;
 mod nstl;
+#[cfg(test)]
+mod one_transaction;
 mod open;
 mod reach;
 mod run;

@@ -1,24 +1,18 @@
 //! Servers of HTTP/2 that do not do what they should, and what a client makes of each. They write their frames themselves, without the
 //! library that client and server have.
 
-use crate::app::client::{Arrival, Order, Stop, transact};
-use crate::app::content::FileSet;
+use crate::app::client::{Arrival, Stop};
+use crate::app::one_transaction::{HOST, MINUTE, SHORT, one_transaction, reset_on_close};
 use crate::app::tls::Identity;
 use measure::application::{Failure, Protocol};
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::Linger;
 use rustls::ServerConfig;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-const HOST: &str = "server01";
-const MINUTE: Duration = Duration::from_secs(60);
-/// Of a client that waits in vain.
-const SHORT: Duration = Duration::from_millis(500);
 /// The most that a frame may hold (RFC 9113 section 4.2).
 const FRAME: usize = 16 * 1024;
 
@@ -156,7 +150,7 @@ async fn act(deed: Deed, stream: TcpStream, acceptor: TlsAcceptor, file: &[u8]) 
     let mut tls = acceptor.accept(stream).await?;
     read_request(&mut tls).await?;
     if deed == Deed::Resets {
-        setsockopt(tls.get_ref().0, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).unwrap();
+        reset_on_close(tls.get_ref().0);
         return Ok(());
     }
     tls.write_all(&said(deed, file)).await?;
@@ -196,42 +190,14 @@ fn with_alpn(acceptor: &TlsAcceptor, alpn: &[&[u8]]) -> TlsAcceptor {
 }
 
 fn met(deed: Deed, limit: Duration) -> Result<Arrival, Stop> {
-    let set = FileSet::nstl(7);
-    let file = set.named("/html/20480.html").unwrap().clone();
     let Identity { connector, acceptor } = Identity::new(&[HOST], Protocol::Http2).unwrap();
     let acceptor = match deed {
         Deed::NoAlpn => with_alpn(&acceptor, &[]),
         Deed::OtherAlpn => with_alpn(&acceptor, &[b"http/1.1"]),
         _ => acceptor,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let listener = TcpListener::bind("127.77.23.1:0").await.unwrap();
-        let order = Order {
-            from: "127.77.23.2".parse().unwrap(),
-            to: listener.local_addr().unwrap(),
-            host: HOST,
-            file: &file,
-            protocol: Protocol::Http2,
-            limit,
-            tls: Some(&connector),
-            requests: None,
-            is_last: true,
-        };
-        let served = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            // That the client no longer listens is no fault.
-            let _ = act(deed, stream, acceptor, &file.bytes).await;
-        };
-        let fetched = async {
-            let mut connection = None;
-            let result = transact(&mut connection, &order, &mut []).await;
-            drop(connection.take());
-            result
-        };
-        let (result, ()) = tokio::join!(fetched, served);
-        result
-    })
+    let serve = async |stream: TcpStream, file: &[u8]| act(deed, stream, acceptor, file).await;
+    one_transaction(Protocol::Http2, &connector, limit, serve)
 }
 
 #[test]

@@ -1,21 +1,14 @@
 //! Servers of HTTPS that do not do what they should, and what a client makes of each.
 
 use super::*;
-use crate::app::client::{Arrival, Order, Stop, transact};
-use crate::app::content::FileSet;
+use crate::app::client::{Arrival, Stop};
+use crate::app::one_transaction::{HOST, MINUTE, SHORT, one_transaction, reset_on_close};
 use measure::application::Protocol;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::Linger;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-
-const HOST: &str = "server01";
-const MINUTE: Duration = Duration::from_secs(60);
-/// Of a client that waits in vain.
-const SHORT: Duration = Duration::from_millis(500);
+use tokio::net::TcpStream;
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,41 +129,10 @@ async fn act(deed: Deed, mut stream: TcpStream, acceptor: TlsAcceptor, file: &[u
     tls.flush().await
 }
 
-fn reset_on_close(stream: &TcpStream) {
-    setsockopt(stream, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).unwrap();
-}
-
 fn met(deed: Deed, limit: Duration) -> Result<Arrival, Stop> {
-    let set = FileSet::nstl(7);
-    let file = set.named("/html/20480.html").unwrap().clone();
     let (connector, acceptor) = ends(deed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let listener = TcpListener::bind("127.77.20.1:0").await.unwrap();
-        let order = Order {
-            from: "127.77.20.2".parse().unwrap(),
-            to: listener.local_addr().unwrap(),
-            host: HOST,
-            file: &file,
-            protocol: Protocol::Https,
-            limit,
-            tls: Some(&connector),
-            requests: None,
-            is_last: true,
-        };
-        let served = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            let _ = act(deed, stream, acceptor, &file.bytes).await;
-        };
-        let (mut connection, mut buffer) = (None, [0; 1000]);
-        let fetched = async {
-            let result = transact(&mut connection, &order, &mut buffer).await;
-            drop(connection.take());
-            result
-        };
-        let (result, ()) = tokio::join!(fetched, served);
-        result
-    })
+    let serve = async |stream: TcpStream, file: &[u8]| act(deed, stream, acceptor, file).await;
+    one_transaction(Protocol::Https, &connector, limit, serve)
 }
 
 #[test]
