@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-beds test-traffic test-others test-alone test-lints test-kernels package test-package mutants check bench site prepare clean
+.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels package test-package mutants check bench site prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -21,26 +21,23 @@ demo: ## Measure seven firewalls side by side, three to four minutes: a table an
 # Runs of tests are no history of anybody.
 test: export RAMPART_BENCH_HISTORY := off
 test: export FAILED_TESTS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/failed-tests
-test: export BEGUN_LANES := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/begun-lanes
+test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test && scripts/prepare
 	cargo fmt --all --check
 	cargo xtask layout
-	cargo test --workspace --lib --bins --tests --locked --no-run
-	@rm -rf "$(FAILED_TESTS)" "$(BEGUN_LANES)" && mkdir -p "$(FAILED_TESTS)" "$(BEGUN_LANES)"
-	@failed=0; $(MAKE) --no-print-directory --keep-going --jobs=4 test-beds test-traffic test-others test-lints || failed=1; \
+	cargo test --workspace --all-targets --locked --no-run
+	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
+	@failed=0; $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
 	$(MAKE) --no-print-directory test-alone || failed=1; \
 	cat "$(FAILED_TESTS)"/* 2>/dev/null; exit $$failed
 	cargo test --workspace --locked --doc --quiet
 
-# Three lanes side by side and the lints beside them, because most tests wait, and one lane alone: see scripts/run-test. What failed is
-# said again at the end, where whoever has but the last lines of a long log finds it.
+# Three lanes side by side, because most tests wait, and one lane alone: see scripts/run-test. What failed is said again at the end, where
+# whoever has but the last lines of a long log finds it.
 test-beds test-traffic test-others test-alone: test-%:
 	LANE=$* cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test \
 		--workspace --lib --bins --tests --locked --no-fail-fast
-
-test-lints:
-	@scripts/lint-beside-tests
 
 test-kernels: ## The tests that load BPF programs again under Debian's oldest and newest kernel, in an emulated machine
 	@scripts/prepare kernels

@@ -108,7 +108,7 @@ impl Schedule {
 
 fn clock(minute: u16) -> Time {
     // Both parts are below 60, so they fit.
-    Time::new((minute / 60) as i8, (minute % 60) as i8, 0, 0).unwrap_or(Time::midnight())
+    Time::new((minute / 60) as i8, (minute % 60) as i8, 0, 0).unwrap_or_default()
 }
 
 /// The next moment after `at` at which one of some schedules begins or ceases to hold, so that tables must be replaced; `None`

@@ -1,6 +1,7 @@
 //! Repository chores: `cargo xtask layout`, `schema`, `site`, `picture` and `mutants`. Nothing that ships depends on this crate.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output goes to the terminal")]
 
+mod features;
 mod layout;
 mod mutants;
 mod site;
@@ -13,6 +14,9 @@ use tree::Tree;
 
 /// What the repository builds for users.
 const PROGRAMS: [&str; 3] = ["rampart", "rampart-bench", "rampart-web"];
+
+/// What `make demo` builds, and nothing else with it.
+const DEMONSTRATED: [&str; 2] = ["rampart", "rampart-bench"];
 
 const USAGE: &str = "cargo xtask CHORE
   layout    look for what no compiler sees: maps that lead nowhere, files that nothing embeds, unfinished marks
@@ -58,7 +62,12 @@ fn check_layout() -> anyhow::Result<()> {
     for (path, lines) in layout::long_files(&tree) {
         println!("note: {path} has {lines} lines: is there a seam?");
     }
-    let faults = layout::faults(&tree);
+    let mut faults: Vec<_> = layout::faults(&tree).iter().map(ToString::to_string).collect();
+    let alone: Vec<_> = DEMONSTRATED.iter().flat_map(|program| ["-p", program]).collect();
+    faults.extend(features::borrowed(
+        &crate_tree(&[&alone[..], &["--edges", "normal"]].concat())?,
+        &crate_tree(&["--workspace", "--edges", "normal,dev"])?,
+    ));
     for fault in &faults {
         println!("{fault}");
     }
@@ -66,6 +75,17 @@ fn check_layout() -> anyhow::Result<()> {
         0 => Ok(()),
         count => bail!("layout: {count} to put right"),
     }
+}
+
+fn crate_tree(of: &[&str]) -> anyhow::Result<String> {
+    let asked = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--prefix", "depth", "--format", "{p} {f}"])
+        .args(of)
+        .current_dir(root())
+        .output()
+        .context("starting cargo")?;
+    ensure!(asked.status.success(), "cargo tree: {}", String::from_utf8_lossy(&asked.stderr));
+    Ok(String::from_utf8(asked.stdout)?)
 }
 
 fn write_schema() -> anyhow::Result<()> {
