@@ -168,7 +168,7 @@ fn what_snappi_shows_of_one_and_of_two_flows_runs_through_a_router() {
     let (left, right) = ("02:00:00:00:01:01", "02:00:00:00:02:01");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bed/otg");
     let mut runs = Vec::new();
-    for (scheme, version) in [("https", "4"), ("http", "6")] {
+    for (scheme, version) in [("https", "4"), ("http", "6"), ("grpc", "4"), ("parts", "6")] {
         for (script, gateways) in
             [("one_flow.py", left.to_owned()), ("two_flows.py", format!("{left} {right}"))]
         {
@@ -179,12 +179,22 @@ fn what_snappi_shows_of_one_and_of_two_flows_runs_through_a_router() {
             ));
         }
     }
+    runs.push(format!("{} grpc://{}", scripts.join("bad_calls.py").display(), otg.address));
     let python = python();
     let mut arguments = vec!["netns", "exec", otg.outside.name(), &python, "-c", EACH];
     arguments.extend(runs.iter().map(String::as_str));
     let output = attempt("ip", &arguments);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(otg.end().1, Some(0));
+}
+
+/// What the bench knows of the API's protobuf is the model of the snappi that is installed.
+#[test]
+fn the_protobuf_model_is_snappis() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bed/otg/model.py");
+    let made = testkit::namespace::run(&python(), &[script.to_str().unwrap()]);
+    let kept = include_str!("../../crates/otg/src/grpc/model.proto");
+    assert!(made == kept, "tests/bed/otg/model.py prints another crates/otg/src/grpc/model.proto");
 }
 
 /// A flow between the ports of the wire; without frames it does not end.
@@ -336,6 +346,8 @@ fn bad_clients_are_refused_and_harm_nobody() {
         (format!("GET /../etc/passwd HTTP/1.1\r\n{json}\r\n"), 404),
         (format!("GET / HTTP/1.1\r\n{}", "x".repeat(100_000)), 431),
         ("\u{16}\u{3}\u{1}not a handshake at all".to_owned(), 0),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frames at all".to_owned(), 0),
+        ("PRI * HTTP/1.1\r\n\r\n".to_owned(), 0),
     ] {
         let found = otg.send(bytes.as_bytes());
         assert_eq!(found.0, status, "{}: {}", &bytes[..bytes.len().min(80)], found.1);

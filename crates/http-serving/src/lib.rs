@@ -2,10 +2,11 @@
 //! are known, and a connection ends such that its client gets the answer. What is asked and answered is each server's own.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,14 +105,15 @@ impl<'a> Timed<'a> {
         Ok(Self { stream, deadline: deadline.clone() })
     }
 
-    /// The next byte, which stays there; `None` if the client has left.
+    /// Fills `bytes` with what comes next, which stays there. It is fewer if the client leaves before, or sends no more in time.
     ///
     /// # Errors
-    /// It does not come in time.
-    pub fn peek(&mut self) -> io::Result<Option<u8>> {
+    /// Nothing comes in time.
+    pub fn peek<'b>(&mut self, bytes: &'b mut [u8]) -> io::Result<&'b [u8]> {
         self.stream.set_read_timeout(self.deadline.left()?)?;
-        let mut first = [0];
-        Ok((self.stream.peek(&mut first)? == 1).then_some(first[0]))
+        let all = MsgFlags::MSG_PEEK | MsgFlags::MSG_WAITALL;
+        let count = recv(self.stream.as_raw_fd(), bytes, all)?;
+        Ok(&bytes[..count])
     }
 }
 
@@ -256,10 +258,10 @@ mod tests {
         let (near, _) = listener.accept().unwrap();
         let deadline = Deadline::after(Duration::from_secs(600));
         let mut timed = Timed::new(&near, &deadline).unwrap();
-        assert_eq!((timed.peek().unwrap(), timed.read(&mut [0]).unwrap()), (Some(b'G'), 1));
+        assert_eq!((timed.peek(&mut [0]).unwrap(), timed.read(&mut [0]).unwrap()), (&b"G"[..], 1));
         // Bytes are there, and still it is too late.
         deadline.renew(Duration::ZERO);
-        assert_eq!(timed.peek().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(timed.peek(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(timed.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(timed.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
         deadline.renew(Duration::from_secs(600));

@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 use serde_json::{Value, json};
 
 /// The version of the API's model that requests are read by.
-const MODEL: &str = "1.62.0";
+pub(crate) const MODEL: &str = "1.62.0";
 
 /// The paths that there are, with the method that each has.
 pub(crate) const PATHS: [(&str, &str); 11] = [

@@ -2,11 +2,12 @@
 //! and reads metrics. What the generator cannot send is refused with the place in the JSON where it stands; nothing is ignored.
 //!
 //! `config` reads a configuration and knows no machine. `bench` has the interfaces and the generator, `api` answers requests, and
-//! `server` carries them over HTTP and HTTPS.
+//! `server` carries them over HTTP and HTTPS; `grpc` has the same requests as calls of gRPC.
 
 mod api;
 mod bench;
 mod config;
+mod grpc;
 mod http;
 mod metrics;
 mod node;

@@ -1,7 +1,8 @@
-//! Carries requests from HTTP and HTTPS, on one port, to the API, one after the other. Every client has bounds in bytes, time and number.
+//! Carries requests from HTTP, HTTPS and gRPC, on one port, to the API, one after the other. Every client has bounds in bytes, time and number.
 
 use crate::api;
 use crate::bench::{Bench, Settings};
+use crate::grpc;
 use crate::http::{self, PATIENCE, Request, Wrong};
 use crate::refusal::Refusal;
 use crate::tls;
@@ -141,16 +142,19 @@ impl Shared {
     fn client(&self, stream: &TcpStream) -> io::Result<()> {
         let deadline = Deadline::after(PATIENCE);
         let mut timed = Timed::new(stream, &deadline)?;
-        match timed.peek()? {
-            None => return Ok(()),
-            Some(tls::HANDSHAKE) => {
+        match timed.peek(&mut [0; grpc::PREFACE.len()])? {
+            [] => return Ok(()),
+            start if *start == grpc::PREFACE => {
+                return grpc::serve(stream.try_clone()?, self.name.clone(), Arc::clone(&self.bench));
+            }
+            [tls::HANDSHAKE, ..] => {
                 let session = ServerConnection::new(Arc::clone(&self.tls)).map_err(io::Error::other)?;
                 let mut secure = StreamOwned::new(session, timed);
                 self.exchange(&mut secure, &deadline);
                 secure.conn.send_close_notify();
                 let _ = secure.flush();
             }
-            Some(_) => self.exchange(&mut timed, &deadline),
+            _ => self.exchange(&mut timed, &deadline),
         }
         close(stream);
         Ok(())

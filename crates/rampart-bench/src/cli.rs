@@ -231,7 +231,7 @@ pub(crate) enum BetweenName {
 /// `otg`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  rampart-bench otg                                   https://127.0.0.1:8443/ until Ctrl-C, http:// too
+  rampart-bench otg                                   https://127.0.0.1:8443/ until Ctrl-C, http:// and gRPC too
   rampart-bench otg --between router                  a routing firewall stands between the ports
   rampart-bench otg --listen '[::1]:9443' --longest 10m
   ip netns exec bench rampart-bench otg               the ports are interfaces of this namespace

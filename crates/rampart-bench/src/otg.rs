@@ -30,7 +30,7 @@ pub(crate) fn otg(args: &OtgArgs, interrupt: &Interrupt) -> Result<(), Failure> 
     let server = Server::bind(&args.listen, args.allow_remote, settings)?;
     let address = server.address()?;
     crate::say(&format!(
-        "serving the Open Traffic Generator API on https://{address}/ and http://{address}/ until Ctrl-C"
+        "serving the Open Traffic Generator API on https://{address}/ and http://{address}/, and by gRPC, until Ctrl-C"
     ));
     if args.allow_remote {
         crate::say(

@@ -9,7 +9,13 @@ import time
 import snappi
 
 location, version, gateway = sys.argv[1:]
-api = snappi.api(location=location, verify=False)
+transport, _, place = location.partition("://")
+if transport in ("grpc", "parts"):
+    api = snappi.api(location=place, transport="grpc")
+    # What snappi sends and gets in parts are messages of some MiB; here all are long.
+    api.enable_grpc_streaming, api._chunk_size = transport == "parts", 100
+else:
+    api = snappi.api(location=location, verify=False)
 config = api.config()
 tx, rx = config.ports.port(name="tx", location="left").port(name="rx", location="right")
 
