@@ -144,7 +144,9 @@ fn refused(mut refusal: Refusal) -> (HeaderValue, HeaderValue) {
         500 => 13,
         _ => 3,
     };
-    refusal.what.truncate(refusal.what.floor_char_boundary(MOST_SAID));
+    let ends = refusal.what.char_indices().map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(|end| *end <= MOST_SAID).last().unwrap_or(0);
+    refusal.what.truncate(end);
     let mut said = String::new();
     for byte in refusal.body().to_string().bytes() {
         match byte {

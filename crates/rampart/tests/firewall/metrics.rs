@@ -3,7 +3,6 @@
 use crate::WEB;
 use crate::bed::{Bed, Outcome, until};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -85,10 +84,10 @@ fn series(bed: &Bed, expression: &str) -> Vec<Value> {
 
 /// Waits until Prometheus has this value of the only series of an expression.
 fn until_value(bed: &Bed, expression: &str, wanted: u64) {
-    let seen = RefCell::new(Vec::new());
+    let wanted = wanted.to_string();
     until(&format!("{expression} is {wanted}"), || {
-        *seen.borrow_mut() = series(bed, expression);
-        matches!(&seen.borrow()[..], [one] if one["value"][1] == wanted.to_string())
+        let seen = series(bed, expression);
+        matches!(&seen[..], [one] if one["value"][1].as_str() == Some(&wanted))
     });
 }
 
