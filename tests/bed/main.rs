@@ -10,6 +10,7 @@ mod bulk;
 mod connections;
 mod external;
 mod kept;
+mod liars;
 mod lies;
 mod otg;
 mod proxies;

@@ -29,7 +29,7 @@ pub(crate) struct Account {
 }
 
 /// Accounts for every frame of a trial, whose datagrams are `fragments` frames each. `opaque`: the firewall is a box that nobody can look
-/// into.
+/// into. `stopped_beside` frames of a patrol did not arrive, as they should not.
 pub(crate) fn account(
     reading: &TrialReading,
     fragments: u32,
@@ -37,6 +37,7 @@ pub(crate) fn account(
     site: &Site,
     running: &dyn Running,
     opaque: bool,
+    stopped_beside: u64,
 ) -> Account {
     let (sent, received) = (reading.sent(), reading.reading.received());
     let mut account = Account { ledger: reading.ledger(), fault: None, remarks: Vec::new() };
@@ -50,7 +51,8 @@ pub(crate) fn account(
     } else if lost > 0 {
         // Forbidden frames that went astray are in the same counters as those that should not have: most in the firewall's, and
         // under overload some in the links'.
-        let stopped = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
+        let stopped =
+            places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived) + stopped_beside;
         let by_firewall = running.counters().map(|now| since(now, &before.firewall)).unwrap_or_else(|gone| {
             account.fault = Some(format!("the firewall's counters cannot be read: {gone}"));
             BTreeMap::new()

@@ -14,14 +14,21 @@ use std::ops::RangeInclusive;
 /// What `ip` says.
 pub fn add_hosts(port: &ZonePort, ip: IpVersion, count: u32) -> Result<Vec<IpAddr>, TestbedError> {
     let hosts: Vec<IpAddr> = (0..count).map(|index| port.addresses.host(ip, index)).collect();
-    let (length, more) = match ip {
-        IpVersion::V4 => (32, ""),
-        IpVersion::V6 => (128, " nodad"),
-    };
-    let add = |host: &IpAddr| format!("address add {host}/{length} dev {}{more}\n", port.end.device);
-    let batch: String = hosts.iter().map(add).collect();
-    port.end.namespace.run_with_input("ip", &["-batch", "-"], &batch)?;
+    add_addresses(port, &hosts)?;
     Ok(hosts)
+}
+
+/// Gives these addresses to the zone's namespace.
+///
+/// # Errors
+/// What `ip` says.
+pub fn add_addresses(port: &ZonePort, addresses: &[IpAddr]) -> Result<(), TestbedError> {
+    let add = |address: &IpAddr| {
+        let (length, more) = if address.is_ipv4() { (32, "") } else { (128, " nodad") };
+        format!("address add {address}/{length} dev {}{more}\n", port.end.device)
+    };
+    let batch: String = addresses.iter().map(add).collect();
+    port.end.namespace.run_with_input("ip", &["-batch", "-"], &batch).map(drop)
 }
 
 /// Decides which ports the zone's connections come from.

@@ -101,6 +101,18 @@ impl ZoneAddresses {
         (1u32 << (32 - self.v4.prefix_len())) - RESERVED_ADDRESSES
     }
 
+    /// Whether this is a test host's address.
+    pub fn has_test_host(&self, address: IpAddr) -> bool {
+        let offset = match address {
+            IpAddr::V4(address) => {
+                u128::from(u32::from(address)).wrapping_sub(u32::from(self.v4.network()).into())
+            }
+            IpAddr::V6(address) => u128::from(address).wrapping_sub(self.v6.network().into()),
+        };
+        let first = u128::from(RESERVED_ADDRESSES);
+        (first..first + u128::from(self.host_count())).contains(&offset)
+    }
+
     /// Test host `index`; indices beyond [`Self::host_count`] start over.
     pub fn host_v4(&self, index: u32) -> Ipv4Addr {
         self.v4_at(RESERVED_ADDRESSES + index % self.host_count())

@@ -43,7 +43,7 @@ mod replacement;
 mod rule_probe;
 
 pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LISTS, MOST_SUBNETS};
-pub use probe::{Expect, Probe, Segment, StatedTraffic};
+pub use probe::{Expect, Probe, Segment, StatedTraffic, between_other_hosts};
 pub use replacement::{Generation, ReplacementProbes};
 
 /// Destination ports of test traffic (RFC 4814 section 4.5): what the matching rule allows.
@@ -165,13 +165,13 @@ impl PolicySpec {
         self.has_rules().then_some(FORBIDDEN_PORTS)
     }
 
-    /// IPv4 addresses from which nothing passes, whatever the rules allow: of the lists, and outside the country table. Those of the
+    /// IPv4 addresses from which nothing passes, whatever the rules allow: of the lists, chosen by `draw`, and outside the country table. Those of the
     /// private zone come first, from which a firewall that looked at neither would forward. Takes as long as
     /// [`listed_sample`](Self::listed_sample).
-    pub fn forbidden_sources(&self) -> Vec<Ipv4Addr> {
+    pub fn forbidden_sources(&self, draw: u64) -> Vec<Ipv4Addr> {
         let outside = OUTSIDE_COUNTRIES.hosts().filter(|_| !self.countries.is_empty());
         let canaries = self.listed.iter().map(AddressList::canary);
-        canaries.chain(outside).chain(self.listed_sample(LISTED_SOURCES)).collect()
+        canaries.chain(outside).chain(self.listed_sample(LISTED_SOURCES, draw)).collect()
     }
 
     /// Whether answers that nobody asked for are forbidden.
@@ -203,6 +203,11 @@ impl PolicySpec {
     /// What must arrive and what must not, in the order in which to send it: a reply comes after what it replies to.
     pub fn probes(&self) -> Vec<Probe> {
         probe::probes(self)
+    }
+
+    /// The first frame of a connection, and the answer that passes only while the firewall remembers it; none where it need not.
+    pub fn forgetting_probes(&self, ip: IpVersion) -> Option<[Probe; 2]> {
+        (self.has_rules() && self.shape.stateful).then(|| probe::forgetting_probes(self, ip))
     }
 
     /// Of rules that no frame of a test matches, as many probes as fit into one proof, chosen by `draw`: a firewall that leaves those rules out

@@ -235,7 +235,7 @@ fn sets_are_in_force(name: &str, running: &dyn Running, policy: &PolicySpec, pro
     assert_eq!(prober.failures(&probes), Vec::<String>::new(), "{name}");
     assert_eq!(counter(running, "listed_drop"), policy.listed.len() as u64, "{name}: one probe a list");
     let allowed = named(&probes, "allowed, private");
-    let sample = policy.listed_sample(60);
+    let sample = policy.listed_sample(60, 0);
     for address in &sample {
         let probe = from_source(allowed, *address, 4000);
         assert_eq!(prober.try_with_fence(&probes, &probe), None, "{name}: from {address}");
@@ -380,11 +380,11 @@ fn lists_are_replaced() {
         let shape = PolicyShape { listed_addresses: 6000, lists: 3, ..tcp() };
         with_firewall(name, ZoneForm::Two, &shape, |_, running, old, prober| {
             let new = old.with_other_lists();
-            let old_addresses = old.listed_sample(20);
+            let old_addresses = old.listed_sample(20, 0);
             for policy in [&new, old, &new] {
                 running.replace(policy).unwrap();
                 let before = counter(running.as_ref(), "listed_drop");
-                let (probes, sample) = (policy.probes(), policy.listed_sample(20));
+                let (probes, sample) = (policy.probes(), policy.listed_sample(20, 0));
                 for address in old_addresses.iter().chain(&sample) {
                     let probe = from_source(named(&probes, "allowed"), *address, 4000);
                     assert_eq!(prober.try_with_fence(&probes, &probe), None, "{name}");

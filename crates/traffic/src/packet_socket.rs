@@ -27,7 +27,8 @@ pub(crate) fn sender(port: &Port, buffer_bytes: usize) -> Result<OwnedFd, Traffi
     })
 }
 
-/// A socket that receives every frame that the kernel sees at `port`; a read ends empty-handed after `timeout`.
+/// A socket that receives every frame that the kernel sees come in at `port`; a read ends empty-handed after `timeout`, unless that is
+/// zero.
 ///
 /// # Errors
 /// As [`sender`].

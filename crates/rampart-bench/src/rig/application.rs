@@ -3,6 +3,7 @@
 //! only while it proves.
 
 use super::machine_time::MachineTime;
+use super::patrol::LookedOut;
 use super::station::Station;
 use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, other_workload};
@@ -81,9 +82,9 @@ impl ApplicationRig {
 
     /// A trial that holds connections may fill the table. It begins with an empty one, and leaves one in which the next proof finds room.
     fn run_held(&mut self, request: ApplicationRequest) -> Result<TrialOutcome, RigError> {
-        self.station.running.forget_flows().map_err(broken)?;
+        self.station.forget_flows()?;
         let outcome = self.run_trial(request)?;
-        self.station.running.forget_flows().map_err(broken)?;
+        self.station.forget_flows()?;
         Ok(outcome)
     }
 
@@ -123,11 +124,13 @@ impl ApplicationRig {
         let threads = self.station.running.firewall_threads();
         let cpu = self.station.processor_time(&threads)?;
         let begun = MachineTime::now();
-        let interrupt = &self.station.shared.interrupt;
+        let interrupt = self.station.shared.interrupt.clone();
         let load = self.load(request);
         let trespass = self.station.trespass(self.clients.clone(), self.servers.addresses[0])?;
+        self.station.begin_patrol(LookedOut::AtHosts, request.seconds)?;
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
         let cpu = self.station.processor_time(&threads)?.since(&cpu);
+        let patrol = self.station.end_patrol()?;
         let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let mut run = run.map_err(broken_traffic)?;
         if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
@@ -145,7 +148,7 @@ impl ApplicationRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults: run.fault.into_iter().chain(dead).collect(),
             remarks: Vec::new(),
-            policy_broken,
+            policy_broken: policy_broken.or(patrol.broken),
             workload: WorkloadOutcome::Application(run.application),
         };
         begun.judge(&mut outcome);

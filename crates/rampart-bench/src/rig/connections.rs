@@ -2,6 +2,7 @@
 //! the frame engine's, which has the ports only while it proves.
 
 use super::machine_time::MachineTime;
+use super::patrol::LookedOut;
 use super::station::{Station, probe_frame};
 use super::{Shared, Site, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
@@ -174,7 +175,9 @@ impl ConnectionRig {
         self.listed.get_or_init(|| {
             let setup = &self.station.setup;
             match PolicySpec::generate(&setup.policy, setup.zones) {
-                Ok(policy) => policy.listed_sample(LISTED_SOURCES).into_iter().map(u32::from).collect(),
+                Ok(policy) => {
+                    policy.listed_sample(LISTED_SOURCES, Clock::now_ns()).into_iter().map(u32::from).collect()
+                }
                 Err(_) => Vec::new(),
             }
         })
@@ -185,14 +188,20 @@ impl ConnectionRig {
         let plan = self.plan(request)?;
         self.lend_to_tcp()?;
         if fills_the_table(request) {
-            self.station.running.forget_flows().map_err(broken)?;
+            self.station.forget_flows()?;
         }
         let threads = self.station.running.firewall_threads();
         let cpu = self.station.processor_time(&threads)?;
         let begun = MachineTime::now();
         let links = self.station.site.links();
         let mut watch = Follower::new(self.station.shared.interrupt.clone(), &plan);
-        let done = self.run(&plan, request, &mut watch)?;
+        // While a policy is replaced, whatever passes for a moment is measured, and no lie.
+        if !replaces(request) {
+            self.station.begin_patrol(LookedOut::AtPorts, plan.seconds())?;
+        }
+        let done = self.run(&plan, request, &mut watch);
+        let patrol = self.station.end_patrol()?;
+        let done = done?;
         let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let mut faults = Vec::new();
         if let Err(dead) = self.station.running.check_alive() {
@@ -222,7 +231,7 @@ impl ConnectionRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
             remarks: Vec::new(),
-            policy_broken: None,
+            policy_broken: patrol.broken,
             workload: WorkloadOutcome::Connections(Box::new(connections)),
         };
         begun.judge(&mut outcome);
@@ -362,6 +371,10 @@ impl Rig for ConnectionRig {
 /// Whether what earlier trials left in the firewall's table would decide how a trial ends.
 fn fills_the_table(request: &ConnectionRequest) -> bool {
     request.attack().is_some() || matches!(request, ConnectionRequest::Held { .. })
+}
+
+fn replaces(request: &ConnectionRequest) -> bool {
+    matches!(request, ConnectionRequest::Scheduled { replace_after_seconds: Some(_), .. })
 }
 
 /// When connections are opened, and whether all of them are held for a proof.

@@ -1,10 +1,11 @@
 //! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
 
 use super::machine_time::MachineTime;
+use super::patrol::LookedOut;
 use super::station::{Station, lent};
 use super::{Shared, Site, broken_traffic, other_workload};
 use crate::ledger::{self, Before};
-use crate::watcher::Watcher;
+use crate::watcher::{Seen, Watcher};
 use measure::shape::{Lane, Placement, Setup, TestProtocol};
 use measure::trial::{
     FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
@@ -12,7 +13,7 @@ use measure::trial::{
 use std::cell::OnceCell;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use traffic::{Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
+use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
 
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
 const FLOWS_STALE: Duration = Duration::from_secs(240);
@@ -144,46 +145,56 @@ impl FrameRig {
         let policy = &self.station.policy;
         Forbidden {
             ports: self.station.forbidden_ports(TestProtocol::Udp, self.trials),
-            sources: self.forbidden_sources.get_or_init(|| policy.forbidden_sources()).clone(),
+            sources: self.forbidden_sources.get_or_init(|| policy.forbidden_sources(Clock::now_ns())).clone(),
             answers: policy.forbids_strange_answers(),
         }
     }
 
-    fn run_trial(&mut self, request: &FrameRequest) -> Result<TrialOutcome, RigError> {
-        let lanes = self.station.setup.lanes();
+    /// The trial's traffic, and the reset that may be asked for in the middle of it.
+    fn run_engine(
+        &mut self,
+        request: &FrameRequest,
+        lanes: &[(Lane, f64)],
+        forbidden: &Forbidden,
+    ) -> Result<(Seen, TrialReading), RigError> {
         let settle = self.settle_time();
+        let station = &mut self.station;
+        let running = &mut station.running;
+        let mut reset_firewall = || running.reset().map_err(|e| e.to_string());
+        let reset = request.reset_after_seconds.map(|at| (at, &mut reset_firewall as _));
+        let mut watcher = Watcher::new(&station.shared.interrupt, request, reset);
+        let mut engine = station.shared.engine.borrow_mut();
+        engine.set_traffic(&station.setup.traffic).map_err(broken_traffic)?;
+        let ports = lent(&station.frame_ports)?;
+        let plan = TrialPlan {
+            phases: &request.phases,
+            lanes,
+            placement: station.setup.placement,
+            cores: &station.cores,
+            times_matter: request.times_matter,
+            settle,
+            translated: station.policy.translated(),
+            forbidden: Some(forbidden),
+        };
+        let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
+        Ok((watcher.into_seen(), reading))
+    }
+
+    fn run_trial(&mut self, request: &FrameRequest, patrols: bool) -> Result<TrialOutcome, RigError> {
+        let lanes = self.station.setup.lanes();
         let forbidden = self.forbidden();
         self.trials += 1;
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
         let cpu = self.station.processor_time(&threads)?;
         let begun = MachineTime::now();
-        let (mut watcher, reading) = {
-            let reset = request.reset_after_seconds;
-            let station = &mut self.station;
-            let running = &mut station.running;
-            let mut reset_firewall = || running.reset().map_err(|e| e.to_string());
-            let mut watcher = Watcher::new(
-                &station.shared.interrupt,
-                request,
-                reset.map(|at| (at, &mut reset_firewall as _)),
-            );
-            let mut engine = station.shared.engine.borrow_mut();
-            engine.set_traffic(&station.setup.traffic).map_err(broken_traffic)?;
-            let ports = lent(&station.frame_ports)?;
-            let plan = TrialPlan {
-                phases: &request.phases,
-                lanes: &lanes,
-                placement: station.setup.placement,
-                cores: &station.cores,
-                times_matter: request.times_matter,
-                settle,
-                translated: station.policy.translated(),
-                forbidden: Some(&forbidden),
-            };
-            let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
-            (watcher.into_seen(), reading)
-        };
+        if patrols {
+            let seconds = request.phases.iter().map(|phase| phase.seconds).sum();
+            self.station.begin_patrol(LookedOut::AtPorts, seconds)?;
+        }
+        let run = self.run_engine(request, &lanes, &forbidden);
+        let patrol = self.station.end_patrol()?;
+        let (mut watcher, reading) = run?;
         let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let opaque = matches!(self.station.site, Site::Named(_));
         let fragments = self.station.setup.traffic.fragments;
@@ -194,6 +205,7 @@ impl FrameRig {
             &self.station.site,
             self.station.running.as_ref(),
             opaque,
+            patrol.sent.saturating_sub(patrol.arrived),
         );
         let mut faults = std::mem::take(&mut watcher.faults);
         faults.extend(found.fault);
@@ -207,7 +219,7 @@ impl FrameRig {
             id: 0,
             seconds: reading.seconds,
             ledger: found.ledger,
-            policy_broken: None,
+            policy_broken: patrol.broken,
             workload: WorkloadOutcome::Frames(FrameOutcome {
                 received_bits: reading.received_bits(),
                 lanes: reading.lanes(&lanes),
@@ -241,7 +253,7 @@ impl Rig for FrameRig {
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         let TrialRequest::Frames(request) = request else { return Err(other_workload()) };
         self.open_flows()?;
-        let outcome = self.run_trial(request)?;
+        let outcome = self.run_trial(request, true)?;
         if request.reset_after_seconds.is_some() {
             self.opened = None;
         }
@@ -266,7 +278,8 @@ impl FrameRig {
         let Ok(count) = self.station.shared.engine.borrow_mut().count_drops() else {
             return Ok(ledger::give_up_explaining(unexplained));
         };
-        let mut outcome = self.run_trial(request)?;
+        // What the kernel drops of a patrol could not be told from what it drops of the load.
+        let mut outcome = self.run_trial(request, false)?;
         let drops = self.station.shared.engine.borrow().drops(&count).map_err(broken_traffic)?;
         ledger::explain(&mut outcome, drops);
         Ok(ledger::that_counts(unexplained, outcome))

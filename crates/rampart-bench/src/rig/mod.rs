@@ -7,6 +7,7 @@ mod connections;
 mod frames;
 mod iperf3;
 mod machine_time;
+mod patrol;
 mod replacement;
 mod round_trip;
 mod station;

@@ -1,6 +1,7 @@
 //! What every rig stands on: a bed with a firewall under test in it, the policy that it was given, and the proof that it
 //! enforces it. What the traffic is, rigs decide.
 
+use super::patrol::Beside;
 use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, port};
 use crate::between::Between;
@@ -59,6 +60,8 @@ pub(super) struct Station {
     pub(super) dut: String,
     pub(super) driver: &'static dyn Driver,
     pub(super) shared: Shared,
+    /// What goes along with trials and must not arrive, once there has been one.
+    pub(super) beside: Option<Beside>,
     /// The frame engine's ports, while it has them.
     pub(super) frame_ports: Option<Ports>,
     pub(super) running: Box<dyn Running>,
@@ -103,6 +106,7 @@ impl Station {
             dut: dut.to_owned(),
             driver,
             shared: shared.clone(),
+            beside: None,
             frame_ports: None,
             running,
             site: Site::Built(bed),
@@ -128,6 +132,7 @@ impl Station {
             dut: firewall.name().to_owned(),
             driver: firewall,
             shared: shared.clone(),
+            beside: None,
             frame_ports: None,
             running: bed.running(),
             site: Site::Named(bed),
@@ -221,7 +226,7 @@ impl Station {
     }
 
     /// What must be shown: of a box that somebody else configured, what its owner states.
-    fn probes(&self) -> Vec<Probe> {
+    pub(super) fn probes(&self) -> Vec<Probe> {
         match (&self.site, &self.shared.between) {
             (Site::Named(_), Some(between)) => between.firewall.probes(&self.policy, &self.setup),
             _ => self.policy.probes(),

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use toml_reader::printable;
 
 /// One interface that the user named: `eth1`, or `eth1=02:00:00:00:01:01` with the Ethernet address of the
 /// firewall's port behind it. Without that address it is asked for by ARP.
@@ -238,13 +239,32 @@ impl External {
     }
 }
 
+const SEPARATORS: &str = " -_.+/";
+
 /// A name that reports and expressions can carry, or why it is none.
 pub(super) fn checked_name(name: &str) -> Result<&str, String> {
-    let fits = |c: char| c.is_alphanumeric() || " -_.+/".contains(c);
+    // Other alphabets have letters that look like these.
+    let fits = |c: char| c.is_ascii_alphanumeric() || SEPARATORS.contains(c);
     if name.trim() == name && (1..=LONGEST_NAME).contains(&name.chars().count()) && name.chars().all(fits) {
         return Ok(name);
     }
-    Err(format!("the name `{name}` has not 1 to {LONGEST_NAME} letters, digits, spaces and any of - _ . + /"))
+    Err(format!(
+        "the name `{}` has not 1 to {LONGEST_NAME} letters from A to Z, digits, spaces and any of - _ . + /",
+        printable(name)
+    ))
+}
+
+/// Whether two names could be taken for each other in a report: they differ in capitals, in what separates words, or in signs that look
+/// alike.
+pub(super) fn look_alike(one: &str, other: &str) -> bool {
+    let seen = |name: &str| -> String {
+        // Whether a policy was proved makes no other name.
+        let bare = name.split_once(" (").map_or(name, |(bare, _)| bare);
+        let plain = bare.to_lowercase().replace(|c| SEPARATORS.contains(c), "");
+        let same = plain.replace('0', "o").replace(['1', 'i'], "l").replace('5', "s").replace('8', "b");
+        same.replace("rn", "m").replace("vv", "w")
+    };
+    seen(one) == seen(other)
 }
 
 impl Driver for External {
@@ -385,9 +405,32 @@ mod tests {
         let named = |name, stated| External::new(Some(name), stated, None).unwrap().name();
         assert_eq!(named("ACME 3000", Stated::Nothing), "ACME 3000 (no policy was proved)");
         assert_eq!(named("ACME 3000", Stated::Suite), "ACME 3000");
-        for wrong in ["", " x", "a,b", "a{b}", "tab\t", &"x".repeat(41)] {
+        // The fifth and the sixth have a Cyrillic letter and one without width.
+        for wrong in ["", " x", "a,b", "a{b}", "nft\u{430}bles", "nf\u{200b}tables", "tab\t", &"x".repeat(41)]
+        {
             let error = External::new(Some(wrong), Stated::Suite, None).err().map(|e| e.to_string());
-            assert!(error.is_some_and(|error| error.contains("--name")), "{wrong}");
+            let error = error.unwrap_or_default();
+            assert!(error.contains("--name") && printable(&error) == error, "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_that_could_be_taken_for_each_other_are_alike() {
+        for (one, other, alike) in [
+            ("nftables", "nftables", true),
+            ("nftables", "NFTables", true),
+            ("nftables", "nft-ables", true),
+            ("nftables", "nftab1es", true),
+            ("nftables", "nftables (no policy was proved)", true),
+            ("rampart-tc", "rampart.tc", true),
+            ("iptables", "lptables", true),
+            ("wire", "vvire", true),
+            ("external", "extemal", true),
+            ("linux", "linux-bridge", false),
+            ("nftables", "nftables-map", false),
+            ("ACME 3000", "ACME 3100", false),
+        ] {
+            assert_eq!(look_alike(one, other), alike, "{one} {other}");
         }
     }
 

@@ -28,6 +28,7 @@ mod rampart;
 mod sets;
 mod wire;
 pub(crate) mod xdp_redirect;
+mod zones;
 
 pub use external::{External, ExternalBed, ExternalPort, ExternalPorts, Stated};
 pub use known::Behaviour;
@@ -68,10 +69,13 @@ static NAMED: Mutex<Vec<&'static dyn Driver>> = Mutex::new(Vec::new());
 pub fn add(firewall: &'static dyn Driver) -> Result<(), TestbedError> {
     let name = firewall.name();
     // The box of which nothing was said gives its place to one of which something is.
-    // Names that differ in capitals alone would be read as one.
-    let is_taken = all().iter().any(|other| other.name().eq_ignore_ascii_case(name));
-    if name != external::UNKNOWN.name() && is_taken {
-        let what = format!("there is a firewall under test named {name} already: give this one another name");
+    let is_unnamed = external::look_alike(name, external::UNKNOWN.name());
+    let taken = all().into_iter().find(|other| external::look_alike(other.name(), name));
+    if let Some(other) = taken.filter(|_| !is_unnamed) {
+        let what = format!(
+            "there is a firewall under test named {} already, and {name} could be taken for it: give this one another name",
+            other.name()
+        );
         return Err(TestbedError::Impossible(what));
     }
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,9 @@
 //! JSON, over its standard input, and it answers over its standard output; docs/guide/your-own-firewall.md has every message. Each
 //! question has a time limit, and a program that passes one, or answers something else, is ended with all that it started.
 
-use super::external::checked_name;
+use super::external::{checked_name, look_alike};
 use super::kernel::{BOTH, check_links};
+use super::zones::Zones;
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
@@ -140,7 +141,7 @@ impl Program {
         hello.check().map_err(|why| talk.wrong(&why))?;
         let capabilities = capabilities(&hello.can).map_err(|why| talk.wrong(&why))?;
         let name = checked_name(&hello.name).map_err(|why| talk.wrong(&why))?;
-        if name.eq_ignore_ascii_case(super::external::NAME) {
+        if look_alike(name, super::external::NAME) {
             return Err(talk.wrong(&format!("its name is {name}, which is that of a box between --ports")));
         }
         talk.end();
@@ -216,6 +217,7 @@ impl Driver for Program {
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         let side = bed.firewall_side(self.name)?;
+        let zones = Zones::note(bed)?;
         let mut talk = Talk::start(&self.path, &side.namespace)?;
         talk.bed = Some(side.namespace.name().to_owned());
         talk.origin.stands_in(side.namespace.name());
@@ -230,13 +232,21 @@ impl Driver for Program {
         let load_seconds = load(&mut talk, policy)?;
         side.place()?;
         let counted = Mutex::default();
-        Ok(Box::new(Driven { talk: Mutex::new(talk), side, policy: policy.clone(), load_seconds, counted }))
+        Ok(Box::new(Driven {
+            talk: Mutex::new(talk),
+            side,
+            zones,
+            policy: policy.clone(),
+            load_seconds,
+            counted,
+        }))
     }
 }
 
 struct Driven {
     talk: Mutex<Talk>,
     side: FirewallSide,
+    zones: Zones,
     policy: PolicySpec,
     load_seconds: f64,
     /// What its counters were last.
@@ -294,6 +304,7 @@ impl Running for Driven {
 
     fn check_alive(&self) -> Result<(), TestbedError> {
         check_links(&self.side, "")?;
+        self.zones.check()?;
         self.counters().map(drop)
     }
 

@@ -82,17 +82,18 @@ impl AddressList {
 }
 
 impl PolicySpec {
-    /// At most `n` addresses of the lists without the canaries, always the same, from all lists and from all parts of each:
-    /// a list that was loaded only in part is noticed. Takes time with the lists' length, about 10 ns an address.
-    pub fn listed_sample(&self, n: usize) -> Vec<Ipv4Addr> {
+    /// At most `n` addresses of the lists without the canaries, chosen by `draw`, from all lists and from all parts of each:
+    /// a list that was loaded only in part is noticed, and nobody knows before which part is asked for. Takes time with the lists' length, about 10 ns an address.
+    pub fn listed_sample(&self, n: usize, draw: u64) -> Vec<Ipv4Addr> {
         let total: u64 = self.listed.iter().map(|list| u64::from(list.len() - 1)).sum();
         let wanted = (n as u64).min(total);
         if wanted == 0 {
             return Vec::new();
         }
         let others = self.listed.iter().flat_map(|list| list.addresses().skip(1));
-        let step = usize::try_from(total / wanted).unwrap_or(usize::MAX);
-        others.step_by(step).take(wanted as usize).collect()
+        let step = total / wanted;
+        let from = usize::try_from(draw % step).unwrap_or(0);
+        others.skip(from).step_by(usize::try_from(step).unwrap_or(usize::MAX)).take(wanted as usize).collect()
     }
 }
 

@@ -4,6 +4,7 @@ use super::{AddressList, FORBIDDEN_PORT, PolicySpec, Protocol, TEST_DESTINATION_
 use crate::error::TestbedError;
 use crate::layout::{ZoneAddresses, forward_lanes_of, translated};
 use measure::shape::{IpVersion, Lane, TestProtocol, Zone, ZoneForm};
+use rule_sets::Random;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -102,6 +103,34 @@ impl Probe {
             if translates { SocketAddr::new(translated(host), source.port()) } else { source };
         Self { source, source_on_arrival, ..self.clone() }
     }
+
+    /// The same probe between other test hosts of its zones, of which a policy says the same. Addresses that are no test hosts', such as
+    /// those on lists, stay.
+    fn elsewhere(&self, draw: u64, keep_destination: bool) -> Self {
+        let moved = |zone, there: SocketAddr, other_form: SocketAddr, draw: u64| {
+            let addresses = ZoneAddresses::of(zone);
+            if !addresses.has_test_host(there.ip()) {
+                return (there, other_form);
+            }
+            let host = addresses.host(self.ip(), draw as u32);
+            let form = if other_form.ip() == there.ip() { host } else { translated(host) };
+            (SocketAddr::new(host, there.port()), SocketAddr::new(form, other_form.port()))
+        };
+        let (source, source_on_arrival) = moved(self.lane.from, self.source, self.source_on_arrival, draw);
+        let (destination_on_arrival, destination) = match keep_destination {
+            true => (self.destination_on_arrival, self.destination),
+            false => moved(self.lane.to, self.destination_on_arrival, self.destination, draw >> 32),
+        };
+        Self { source, source_on_arrival, destination, destination_on_arrival, ..self.clone() }
+    }
+}
+
+/// Probes again, `pairs` times one after the other, between other test hosts of their zones each time, which `draw` decides; to the same
+/// with `keep_destinations`.
+pub fn between_other_hosts(probes: &[Probe], pairs: usize, keep_destinations: bool, draw: u64) -> Vec<Probe> {
+    let mut random = Random(draw);
+    let rounds = (0..pairs).flat_map(|_| probes);
+    rounds.map(|probe| probe.elsewhere(random.next(), keep_destinations)).collect()
 }
 
 /// Traffic of which the owner of a firewall says whether it passes: `udp/53` from the private to the hostile zone, `hostile:tcp/22`
@@ -247,6 +276,25 @@ fn lane_probes(policy: &PolicySpec, lane: Lane, ip: IpVersion, out: &mut Vec<Pro
     if ip == IpVersion::V4 {
         address_probes(policy, lane, server, out);
     }
+}
+
+/// On the first forward lane, between hosts that nobody else has.
+pub(super) fn forgetting_probes(policy: &PolicySpec, ip: IpVersion) -> [Probe; 2] {
+    let (from, to) = forward_lanes_of(policy.zones)[0];
+    let lane = Lane { from, to };
+    let end = |zone, port| {
+        let addresses = ZoneAddresses::of(zone);
+        SocketAddr::new(addresses.host(ip, addresses.host_count() - PROBE_HOST_FROM_END - 1), port)
+    };
+    let (client, server) = (end(from, CLIENT_PORT), end(to, SERVER_PORT));
+    let back = Lane { from: to, to: from };
+    let probe = |what, lane, kind, source, destination| {
+        probe(policy, what, lane, kind, source, destination, Expect::Arrives)
+    };
+    [
+        probe("a connection to be forgotten", lane, Kind::Opening, client, server),
+        probe("answer to a connection to be forgotten", back, Kind::Answer, server, client),
+    ]
 }
 
 /// Probes of lists and the country table: of frames that the rules allow.

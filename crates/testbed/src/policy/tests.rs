@@ -82,7 +82,7 @@ fn lists_share_the_addresses_and_repeat() {
         let again = PolicySpec::generate(&of_seed(9), ZoneForm::Two).unwrap();
         assert_eq!(policy.listed, again.listed);
         let other = PolicySpec::generate(&of_seed(10), ZoneForm::Two).unwrap();
-        assert_eq!(policy.listed_sample(5) == other.listed_sample(5), addresses == 0);
+        assert_eq!(policy.listed_sample(5, 0) == other.listed_sample(5, 0), addresses == 0);
     }
 }
 
@@ -91,7 +91,7 @@ fn samples_are_listed_and_come_from_every_part() {
     let shape = PolicyShape { listed_addresses: 6000, lists: 3, ..shape(1, 1) };
     let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
     for n in [0, 1, 100, 5997, 10_000] {
-        let sample = policy.listed_sample(n);
+        let sample = policy.listed_sample(n, 77);
         assert_eq!(sample.len(), n.min(5997));
         assert!(sample.iter().all(may_be_listed), "a canary is in it");
         let distinct: HashSet<&Ipv4Addr> = sample.iter().collect();
@@ -103,6 +103,17 @@ fn samples_are_listed_and_come_from_every_part() {
             }
         }
     }
+}
+
+/// Whoever loads only what is asked for would have to know it.
+#[test]
+fn any_address_of_a_list_may_be_asked_for() {
+    let shape = PolicyShape { listed_addresses: 600, lists: 3, ..shape(1, 1) };
+    let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+    let asked: HashSet<Ipv4Addr> = (0..20).flat_map(|draw| policy.listed_sample(50, draw)).collect();
+    let all = policy.listed.iter().flat_map(|list| list.addresses().skip(1));
+    // What is left over where the step does not fit.
+    assert!(all.filter(|address| !asked.contains(address)).count() < 50);
 }
 
 #[test]
@@ -262,7 +273,7 @@ fn what_is_forbidden_under_load_is_what_the_policy_forbids() {
         (both, false, 3 + 62 + 512, false),
     ] {
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
-        let found = policy.forbidden_sources();
+        let found = policy.forbidden_sources(5);
         assert_eq!(
             (policy.forbidden_ports().is_some(), found.len(), policy.forbids_strange_answers()),
             (ports, sources, answers),
@@ -475,5 +486,33 @@ proptest! {
         let permutation = random::Permutation::new(seed);
         let values: HashSet<u32> = (0..1000u32).map(|i| permutation.at(start.wrapping_add(i))).collect();
         prop_assert_eq!(values.len(), 1000);
+    }
+}
+
+/// A policy says the same of every test host of a zone.
+#[test]
+fn probes_between_other_hosts_are_of_the_same_zones_and_kinds() {
+    for nat in [false, true] {
+        let policy = PolicySpec::generate(&PolicyShape { nat, ..shape(3, 2) }, ZoneForm::Three).unwrap();
+        let probes = policy.probes();
+        for keep in [false, true] {
+            let others = between_other_hosts(&probes, 3, keep, 7);
+            assert_eq!(others.len(), 3 * probes.len());
+            let hosts: HashSet<IpAddr> = others.iter().map(|probe| probe.source.ip()).collect();
+            assert!(hosts.len() > probes.len());
+            for (other, probe) in others.iter().zip(probes.iter().cycle()) {
+                assert_eq!((&other.name, other.lane, other.expect), (&probe.name, probe.lane, probe.expect));
+                assert_eq!(
+                    (other.source.port(), other.destination.port()),
+                    (probe.source.port(), probe.destination.port())
+                );
+                assert_eq!(other.destination == probe.destination, keep, "{}", probe.name);
+                let zone = ZoneAddresses::of(probe.lane.to);
+                assert!(zone.has_test_host(other.destination_on_arrival.ip()), "{}", probe.name);
+                let is_translated =
+                    |a: &Probe| (a.source != a.source_on_arrival, a.destination != a.destination_on_arrival);
+                assert_eq!(is_translated(other), is_translated(probe), "{}", probe.name);
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ mod held_back;
 mod jumbo;
 mod neighbours;
 mod outcome;
+mod patrol;
 mod probe;
 mod probe_stream;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
@@ -27,6 +28,7 @@ pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
 pub use forbidden::{Forbidden, MOST_FORBIDDEN_SOURCES};
 pub use frame::{MAX_LIVE_FRAME_BYTES, STAMP_BYTES, smallest_frame_bytes};
 pub use outcome::Seconds;
+pub use patrol::{Lookout, Patrol, Patrolled};
 pub use probe::{Arrival, ProbeFrame, Transport};
 pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
 pub use reading::{FIELD_NAMES, LaneTimes, Reading, StreamCounts};

@@ -10,7 +10,7 @@ use measure::shape::Zone;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-const PROTOCOL_TCP: u8 = 6;
+pub(super) const PROTOCOL_TCP: u8 = 6;
 /// Stands in the stamp's core field (its third byte) of a probe.
 const PROBE_CORE: u8 = 0xff;
 
@@ -58,7 +58,19 @@ impl ProbeFrame {
     /// # Errors
     /// Addresses of different IP versions.
     pub(crate) fn bytes(&self, from: &Port, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
-        let transport = self.transport_bytes(number, mark)?;
+        let mut stamp = [0u8; STAMP_BYTES];
+        stamp[..2].copy_from_slice(&mark.to_ne_bytes());
+        stamp[2] = PROBE_CORE;
+        stamp[3] = number;
+        self.frame(from, &stamp)
+    }
+
+    /// The frame without FCS, with this data.
+    ///
+    /// # Errors
+    /// Addresses of different IP versions.
+    pub(super) fn frame(&self, from: &Port, data: &[u8]) -> Result<Vec<u8>, TrafficError> {
+        let transport = self.transport_bytes(data)?;
         let mut frame = Vec::with_capacity(PROBE_FRAME_BYTES);
         frame.extend_from_slice(&from.next_hop_mac);
         frame.extend_from_slice(&from.mac);
@@ -105,14 +117,14 @@ impl ProbeFrame {
         }
     }
 
-    /// The transport header, its checksum and the stamp.
-    fn transport_bytes(&self, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
+    /// The transport header, its checksum and the data.
+    fn transport_bytes(&self, data: &[u8]) -> Result<Vec<u8>, TrafficError> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&self.source_port.to_be_bytes());
         bytes.extend_from_slice(&self.destination_port.to_be_bytes());
         let check_at = match self.transport {
             Transport::Udp => {
-                bytes.extend_from_slice(&((UDP_BYTES + STAMP_BYTES) as u16).to_be_bytes());
+                bytes.extend_from_slice(&((UDP_BYTES + data.len()) as u16).to_be_bytes());
                 bytes.extend_from_slice(&[0, 0]);
                 6
             }
@@ -124,11 +136,7 @@ impl ProbeFrame {
                 16
             }
         };
-        let mut stamp = [0u8; STAMP_BYTES];
-        stamp[..2].copy_from_slice(&mark.to_ne_bytes());
-        stamp[2] = PROBE_CORE;
-        stamp[3] = number;
-        bytes.extend_from_slice(&stamp);
+        bytes.extend_from_slice(data);
         let mut pseudo = match (self.source, self.destination) {
             (IpAddr::V4(s), IpAddr::V4(d)) => [s.octets(), d.octets()].concat(),
             (IpAddr::V6(s), IpAddr::V6(d)) => [s.octets(), d.octets()].concat(),
