@@ -266,7 +266,13 @@ fn a_folder_that_cannot_be_a_runs_is_refused_first() {
     let suite = write(dir.path(), "mine.toml", SUITE);
     // Another run goes on: this test, which ends none.
     let _held = testbed::machine_lock::MachineLock::take("a test").unwrap();
-    for (out, said) in [(taken.to_str().unwrap(), "holds a run already"), (file.as_str(), "is no folder")] {
+    let (below, nowhere) = (format!("{file}/out"), "/proc/no/out");
+    for (out, said) in [
+        (taken.to_str().unwrap(), "holds a run already"),
+        (file.as_str(), "is no folder"),
+        (below.as_str(), "cannot write into the folder"),
+        (nowhere, "name another with --out"),
+    ] {
         let arguments = ["run", suite.as_str(), "--out", out];
         let mut timed = Command::new("timeout");
         timed.arg("60").arg(env!("CARGO_BIN_EXE_rampart-bench")).args(arguments);

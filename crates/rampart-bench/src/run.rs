@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
         return dry_run::show(&plan, json);
     }
     // Whoever waits for another run to end is not to hear only then that his folder is taken.
-    args.out.as_deref().map_or(Ok(()), check_free)?;
+    args.out.as_deref().map_or(Ok(()), |dir| check_free(dir).and_then(|()| check_writable(dir)))?;
     let extras = output::extras(&suite)?;
     check_needs(&plan)?;
     check_own_stacks(&plan, args)?;
@@ -268,6 +268,24 @@ fn folder(args: &RunArgs, suite: &str) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(&dir).map_err(wrong)?;
     check_free(&dir)?;
     Ok(dir)
+}
+
+/// Whether files can be written into a folder that may have to be made. Leaves nothing behind.
+fn check_writable(dir: &Path) -> Result<(), Failure> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    let file = dir.join(".rampart-bench-tries");
+    let tried = std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&file, "."))
+        .and_then(|()| std::fs::remove_file(&file));
+    for made in missing {
+        // Where it could not be made there is nothing to remove.
+        let _ = std::fs::remove_dir(made);
+    }
+    tried.map_err(|error| {
+        let dir = dir.display();
+        Failure::Wrong(format!("cannot write into the folder {dir}: {error}: name another with --out"))
+    })
 }
 
 /// Whether a folder holds no run, and can be one.
