@@ -29,26 +29,43 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
 }
 
 /// Adds a text of one family, which stands for a source.
-pub(crate) fn read_one(
+fn read_one(
     sources: &[Source],
     source: usize,
     v4: bool,
     text: &str,
     ruleset: &mut Ruleset,
 ) -> Result<(), Mistake> {
-    read_with_implied(sources, source, v4, text, usize::MAX, ruleset)
+    Reader::new(sources, source, v4, ruleset).read(text)
 }
 
-/// The same, of a text whose lines from `implied` on stand in no file.
-pub(crate) fn read_with_implied(
+/// A text that is restored behind others, whose chains stay.
+pub(crate) struct Part {
+    /// The source that it stands for.
+    pub(crate) source: usize,
+    pub(crate) text: String,
+    /// Whether it stands in no file.
+    pub(crate) is_implied: bool,
+}
+
+/// Adds texts of one family.
+pub(crate) fn read_parts(
     sources: &[Source],
-    source: usize,
     v4: bool,
-    text: &str,
-    implied: usize,
+    parts: &[Part],
     ruleset: &mut Ruleset,
 ) -> Result<(), Mistake> {
-    Reader { implied, ..Reader::new(sources, source, v4, ruleset) }.read(text)
+    let Some(first) = parts.first() else { return Ok(()) };
+    let mut reader = Reader::new(sources, first.source, v4, ruleset);
+    let all: String = parts.iter().flat_map(|part| [&part.text, "\n"]).collect();
+    for part in parts {
+        reader.source = part.source;
+        reader.is_implied = part.is_implied;
+        reader.tables.clear();
+        reader.shared_limits = shared_limits(&all);
+        reader.lines(&part.text)?;
+    }
+    Ok(())
 }
 
 /// Whether a text is of IPv6, by what programs write at its top or by its addresses.
@@ -89,8 +106,8 @@ pub(crate) struct Reader<'r> {
     sources: &'r [Source],
     source: usize,
     v4: bool,
-    /// The first line that stands in no file.
-    implied: usize,
+    /// Whether the text stands in no file.
+    is_implied: bool,
     ruleset: &'r mut Ruleset,
     table: Option<String>,
     /// The tables so far.
@@ -106,7 +123,7 @@ impl<'r> Reader<'r> {
             sources,
             source,
             v4,
-            implied: usize::MAX,
+            is_implied: false,
             ruleset,
             table: None,
             tables: HashSet::new(),
@@ -124,6 +141,15 @@ impl<'r> Reader<'r> {
             return Err(self.mistake(0, 0, message));
         }
         self.shared_limits = shared_limits(text);
+        self.lines(text)?;
+        if self.chains.is_empty() {
+            let message = "there is no table in it; give what iptables-save prints";
+            return Err(mistake(self.sources, Place { source: self.source, line: 0, column: 0 }, message));
+        }
+        Ok(())
+    }
+
+    fn lines(&mut self, text: &str) -> Result<(), Mistake> {
         let mut last = 0;
         for (i, line) in text.lines().enumerate() {
             last = i + 1;
@@ -132,15 +158,11 @@ impl<'r> Reader<'r> {
                 self.line(last, line)?;
             }
         }
-        if let Some(table) = self.table {
+        if let Some(table) = &self.table {
             let message = format!(
                 "the text ends within the table `{table}`: it has no COMMIT, so something may be missing"
             );
             return Err(mistake(self.sources, Place { source: self.source, line: last, column: 1 }, message));
-        }
-        if self.chains.is_empty() {
-            let message = "there is no table in it; give what iptables-save prints";
-            return Err(mistake(self.sources, Place { source: self.source, line: 0, column: 0 }, message));
         }
         Ok(())
     }
@@ -198,6 +220,10 @@ impl<'r> Reader<'r> {
         let chain = self.add_chain(table, &name);
         let built_in = BUILT_IN.iter().find(|(of, built_in, ..)| (*of, *built_in) == (table, name.as_str()));
         let Some((_, _, hook, priority, translates)) = built_in else { return Ok(()) };
+        if let Some(base) = self.ruleset.bases.iter_mut().find(|base| base.chain == chain) {
+            base.drops = policy == "DROP";
+            return Ok(());
+        }
         let family = words::family(self.v4);
         self.ruleset.bases.push(Base {
             chain,
@@ -242,7 +268,7 @@ impl<'r> Reader<'r> {
                     (at, rest) = (place, &rest[1..]);
                 }
                 let mut rule = self.rule(table, number, line, rest)?;
-                rule.is_implied = number >= self.implied;
+                rule.is_implied = self.is_implied;
                 self.ruleset.read += usize::from(!rule.is_implied);
                 let rules = &mut self.ruleset.chains[chain].rules;
                 rule.number = rules.len() + 1;

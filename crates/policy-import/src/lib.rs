@@ -19,6 +19,7 @@ mod nft;
 mod own;
 mod report;
 mod ruleset;
+mod tcp_flags;
 mod translation;
 mod ufw;
 mod words;

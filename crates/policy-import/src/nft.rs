@@ -1,9 +1,11 @@
 //! What `nft list ruleset` and files for `nft -f` say.
 
+mod commands;
 mod fields;
 mod rule;
 mod statements;
 mod token;
+mod variables;
 
 use crate::Source;
 use crate::cube::Cube;
@@ -18,6 +20,7 @@ use token::Token;
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     let mut ruleset = Ruleset { families: [true, true], is_whole: true, ..Ruleset::default() };
     let (mut tables, mut rules) = (HashMap::new(), Vec::new());
+    let mut variables = variables::Variables::default();
     let lines: Vec<Vec<&str>> = sources.iter().map(|source| source.text.lines().collect()).collect();
     let wrong = |number: usize, (line, column, message): Wrong| {
         mistake(sources, Place { source: number, line, column }, message)
@@ -28,6 +31,7 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             return Err(wrong((0, 0, message)));
         }
         let tokens = token::tokens(&source.text).map_err(wrong)?;
+        let tokens = variables.replaced(tokens).map_err(wrong)?;
         Reader {
             source: number,
             lines: &lines[number],
@@ -93,12 +97,23 @@ fn other_format(text: &str) -> Option<String> {
 /// What is wrong, with its line and column.
 type Wrong = (usize, usize, String);
 
+const FAMILIES: [&str; 6] = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
+
 /// A set or a map that a table names.
 #[derive(Debug, Clone, Default)]
 struct NamedSet {
     elements: Vec<Token>,
     /// Whether packets and time change it.
     changes: bool,
+}
+
+impl NamedSet {
+    /// Adds elements to those that it has.
+    fn add(&mut self, word: &Token, elements: Vec<Token>) {
+        let between = Token { text: ",".to_owned(), quoted: false, ..word.clone() };
+        let before = std::mem::take(&mut self.elements);
+        self.elements = [between_braces(&before), &[between], between_braces(&elements)].concat();
+    }
 }
 
 /// A table. It may be opened several times, and then goes on where it ended.
@@ -118,6 +133,8 @@ struct RuleText {
     source: usize,
     chain: ChainId,
     words: Vec<Token>,
+    /// Whether it stands before the chain's rules so far.
+    inserts: bool,
 }
 
 /// A text as it is read.
@@ -198,8 +215,15 @@ impl Reader<'_> {
             let word = self.next_word()?;
             match word.text.as_str() {
                 "table" if !word.quoted => self.table()?,
-                "define" => self.define()?,
-                "add" | "create" if self.tokens.get(self.at).is_some_and(|next| next.is("table")) => {}
+                "add" | "create" | "insert" => self.command(word.is("insert"))?,
+                "chain" | "rule" | "set" | "map" | "element" => {
+                    self.at -= 1;
+                    self.command(false)?;
+                }
+                "include" => {
+                    let message = "nothing is included here; give what `nft list ruleset` prints, or the included file's text in place of this line";
+                    return Err((word.line, word.column, message.to_owned()));
+                }
                 "flush" | "delete" | "destroy" => self.removal(&word)?,
                 other => {
                     let message =
@@ -239,29 +263,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `define NAME = words`: the words take the name's place wherever it stands behind.
-    fn define(&mut self) -> Result<(), Wrong> {
-        let name = format!("${}", self.next()?.text);
-        self.expect("=")?;
-        let words = self.statement()?;
-        let behind = self.tokens.split_off(self.at);
-        for token in behind {
-            match token.is(&name) {
-                true => self.tokens.extend(words.iter().map(|word| Token {
-                    line: token.line,
-                    column: token.column,
-                    ..word.clone()
-                })),
-                false => self.tokens.push(token),
-            }
-        }
-        Ok(())
-    }
-
     fn table(&mut self) -> Result<(), Wrong> {
         let first = self.next()?;
-        let families = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
-        let (family, name) = match families.iter().any(|family| first.is(family)) {
+        let (family, name) = match FAMILIES.iter().any(|family| first.is(family)) {
             true => (first.text, self.next()?.text),
             false => ("ip".to_owned(), first.text),
         };
@@ -280,7 +284,7 @@ impl Reader<'_> {
         self.table = self.tables.remove(&rule.table).unwrap_or_default();
         match self.table.family.as_str() {
             "arp" => self.rule_of_arp(rule.chain, &rule.words),
-            _ => self.rule(rule.chain, &rule.words)?,
+            _ => self.rule(rule.chain, &rule.words, rule.inserts)?,
         }
         self.tables.insert(rule.table, std::mem::take(&mut self.table));
         Ok(())
@@ -323,6 +327,10 @@ impl Reader<'_> {
     fn chain(&mut self, table: &(String, String)) -> Result<(), Wrong> {
         let name = self.next()?.text;
         let chain = self.chain_id(&name);
+        // A chain that a command makes for other commands to fill.
+        if self.tokens.get(self.at).is_none_or(|token| token.is("\n") || token.is(";")) {
+            return Ok(());
+        }
         self.expect("{")?;
         let mut base = self.ruleset.bases.iter().position(|base| base.chain == chain);
         loop {
@@ -340,7 +348,13 @@ impl Reader<'_> {
                 _ => {
                     self.at -= 1;
                     let words = self.statement()?;
-                    self.rules.push(RuleText { table: table.clone(), source: self.source, chain, words });
+                    self.rules.push(RuleText {
+                        table: table.clone(),
+                        source: self.source,
+                        chain,
+                        words,
+                        inserts: false,
+                    });
                 }
             }
         }
@@ -415,10 +429,8 @@ impl Reader<'_> {
                 "elements" => {
                     self.expect("=")?;
                     // A set that is opened again has these besides.
-                    let inside = self.statement()?;
-                    let between = Token { text: ",".to_owned(), quoted: false, ..word.clone() };
-                    let before = std::mem::take(&mut set.elements);
-                    set.elements = [without_braces(before), vec![between], without_braces(inside)].concat();
+                    let elements = self.statement()?;
+                    set.add(&word, elements);
                 }
                 "timeout" => {
                     set.changes = true;
@@ -437,12 +449,11 @@ impl Reader<'_> {
 }
 
 /// The words between braces.
-fn without_braces(mut words: Vec<Token>) -> Vec<Token> {
-    if words.first().is_some_and(|word| word.is("{")) && words.last().is_some_and(|word| word.is("}")) {
-        words.pop();
-        words.remove(0);
+fn between_braces(words: &[Token]) -> &[Token] {
+    match words {
+        [first, inside @ .., last] if first.is("{") && last.is("}") => inside,
+        _ => words,
     }
-    words
 }
 
 trait With {

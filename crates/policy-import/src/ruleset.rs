@@ -8,7 +8,9 @@ use crate::words;
 use policy::address::AddressSet;
 use policy::model::pattern;
 use policy::ranges::RangeSet;
+use policy::service::key;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Where something stands, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -244,19 +246,37 @@ impl Ruleset {
             matches!(base.hook, Hook::Prerouting | Hook::Output) && base.priority <= DESTINATIONS
         };
         let late = |base: &Base| base.hook == Hook::Postrouting && base.priority >= SOURCES;
+        let translations = self.translations_of_destinations();
         for (is_at, before) in [(&early as &dyn Fn(&Base) -> bool, true), (&late, false)] {
             let bases =
                 self.bases.iter().filter(|base| !base.translates && is_at(base)).map(|base| base.chain);
             for id in self.reached(bases) {
-                self.chains[id].rules.iter_mut().for_each(|rule| doubt_ends(rule, before));
+                for rule in &mut self.chains[id].rules {
+                    if before { doubt_destination(rule, &translations) } else { doubt_source(rule) }
+                }
             }
         }
+    }
+
+    /// The packets that rules may send elsewhere, and where to; `None` if that is not known.
+    fn translations_of_destinations(&self) -> Vec<Elsewhere> {
+        let bases = self.bases.iter().filter(|base| base.translates && base.hook != Hook::Postrouting);
+        let reached = self.reached(bases.map(|base| base.chain));
+        let rules = reached.iter().flat_map(|id| &self.chains[*id].rules);
+        let elsewhere = |rule: &Rule| {
+            let to = match rule.verdict {
+                Verdict::Translate(Change::Destination { address, port }) => Some((address, port)),
+                Verdict::Unknown(_) => None,
+                _ => return None,
+            };
+            Some((whole(&rule.cube), to))
+        };
+        rules.filter_map(elsewhere).collect()
     }
 
     /// Packets that a rule exempts from tracking are not new, and nothing translates them: rules that could be about those are in doubt where
     /// that matters.
     pub(crate) fn doubt_what_is_not_tracked(&mut self) {
-        let whole = |cube: &Cube| Cube { states: state::ALL, kinds: kind::ALL, ..cube.clone() };
         let rules = || self.chains.iter().flat_map(|chain| &chain.rules);
         let untracked: Vec<Cube> =
             rules().filter(|rule| rule.untracks).map(|rule| whole(&rule.cube)).collect();
@@ -291,24 +311,75 @@ impl Ruleset {
     }
 }
 
-fn doubt_ends(rule: &mut Rule, before: bool) {
-    let cube = rule.cube.clone();
-    let family = |set: &AddressSet| AddressSet {
+/// Packets that a rule translates, and the address and the port that become theirs.
+type Elsewhere = (Cube, Option<(Ipv4Addr, Option<u16>)>);
+
+/// The packets of a cube whatever conntrack says of them and whosever their destination is.
+fn whole(cube: &Cube) -> Cube {
+    Cube { states: state::ALL, kinds: kind::ALL, ..cube.clone() }
+}
+
+/// A rule that asks for a destination before it is translated is about what has that destination afterwards, and what has been sent elsewhere.
+fn doubt_destination(rule: &mut Rule, translations: &[Elsewhere]) {
+    let asks_for = |cube: &Cube| {
+        let all = every_destination(cube);
+        (&all.destination, &all.services, all.kinds) != (&cube.destination, &cube.services, cube.kinds)
+    };
+    let own = whole(&rule.cube);
+    let comes_here = |to: &Option<(Ipv4Addr, Option<u16>)>| {
+        to.is_none_or(|(address, _)| own.destination.contains(IpAddr::V4(address)))
+    };
+    let leaving: Vec<_> =
+        translations.iter().filter(|(cube, _)| cube.meets(&own)).map(|(_, to)| to).collect();
+    let is_concerned = !leaving.is_empty() || translations.iter().any(|(_, to)| comes_here(to));
+    if !asks_for(&rule.cube) || !is_concerned {
+        return;
+    }
+    rule.doubts.push("a destination before it is translated".to_owned());
+    if leaving.is_empty() {
+        return;
+    }
+    let known: Option<Vec<(Ipv4Addr, Option<u16>)>> = leaving.into_iter().copied().collect();
+    let Some(known) = known else {
+        rule.cube = every_destination(&rule.cube);
+        return;
+    };
+    let cube = &mut rule.cube;
+    let addresses = known.iter().map(|(address, _)| (u32::from(*address), u32::from(*address)));
+    cube.destination.v4 = RangeSet::of(cube.destination.v4.ranges().iter().copied().chain(addresses));
+    let ports = known.iter().filter_map(|(_, port)| *port);
+    let keys = ports.flat_map(|port| {
+        let with_ports = words::protocols(&own.services).filter(|protocol| words::has_ports(*protocol));
+        with_ports.map(move |protocol| (key(protocol, port), key(protocol, port))).collect::<Vec<_>>()
+    });
+    cube.services = RangeSet::of(cube.services.ranges().iter().copied().chain(keys));
+    cube.kinds = kind::ALL;
+}
+
+/// A family as far as a set has something of it.
+fn families(set: &AddressSet) -> AddressSet {
+    AddressSet {
         v4: if set.v4.is_empty() { set.v4.clone() } else { RangeSet::full() },
         v6: if set.v6.is_empty() { set.v6.clone() } else { RangeSet::full() },
-    };
-    if before {
-        rule.cube.destination = family(&cube.destination);
-        let whole = words::protocols(&cube.services).map(words::of_protocol).collect::<Vec<_>>();
-        rule.cube.services = RangeSet::of(whole.iter().flat_map(|of| of.ranges().iter().copied()));
-        rule.cube.kinds = kind::ALL;
-    } else {
-        rule.cube.source = family(&cube.source);
-        rule.cube.source_ports = policy::service::any_port();
     }
-    if rule.cube != cube {
-        let end =
-            if before { "a destination before it is translated" } else { "a source after it is translated" };
-        rule.doubts.push(end.to_owned());
+}
+
+fn every_destination(cube: &Cube) -> Cube {
+    let of = words::protocols(&cube.services).map(words::of_protocol).collect::<Vec<_>>();
+    Cube {
+        destination: families(&cube.destination),
+        services: RangeSet::of(of.iter().flat_map(|of| of.ranges().iter().copied())),
+        kinds: kind::ALL,
+        ..cube.clone()
+    }
+}
+
+/// A rule that asks for a source after it is translated is about any source.
+fn doubt_source(rule: &mut Rule) {
+    let source = families(&rule.cube.source);
+    let source_ports = policy::service::any_port();
+    if (&source, &source_ports) != (&rule.cube.source, &rule.cube.source_ports) {
+        (rule.cube.source, rule.cube.source_ports) = (source, source_ports);
+        rule.doubts.push("a source after it is translated".to_owned());
     }
 }

@@ -1,10 +1,11 @@
 //! ufw's own files. `/etc/ufw/user.rules` and `user6.rules` are for iptables-restore, and their chains hang on others that ufw makes when it
-//! starts; `/etc/default/ufw` says what becomes of packets that no rule matches. What ufw allows by itself before the user's rules
-//! (`before.rules`) is in none of them, and so it is not carried over.
+//! starts; `/etc/default/ufw` says what becomes of packets that no rule matches. What stands before and behind the user's rules
+//! (`before.rules`, `after.rules`) counts if it is given; without it nothing of it is carried over.
 
+use crate::Source;
+use crate::iptables::{self, Part};
 use crate::report::{Mistake, mistake};
 use crate::ruleset::{Place, Ruleset};
-use crate::{Source, iptables};
 use std::collections::HashMap;
 
 /// What ufw calls its ways, and what iptables does.
@@ -14,15 +15,26 @@ const WAYS: [(&str, &str, &str); 3] = [
     ("DEFAULT_OUTPUT_POLICY", "OUTPUT", "output"),
 ];
 
-/// The beginning of the names of the user's chains, of IPv4 and of IPv6.
-const USER: [&str; 2] = ["ufw-user-", "ufw6-user-"];
+/// The beginning of the names of chains, of IPv4 and of IPv6.
+const FAMILIES: [&str; 2] = ["ufw-", "ufw6-"];
 const V6: usize = 1;
+
+/// Which of ufw's files of rules it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum File {
+    Before,
+    User,
+    After,
+}
+
+const FILES: [(File, &str); 3] = [(File::Before, "before"), (File::User, "user"), (File::After, "after")];
 
 /// Reads the files, in any order.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     let mut ruleset = Ruleset::default();
     let defaults = sources.iter().position(|source| is_defaults(&source.text));
     let values = defaults.map(|at| values(&sources[at].text)).unwrap_or_default();
+    let mut files: [Vec<(File, usize)>; 2] = Default::default();
     for (number, source) in sources.iter().enumerate() {
         let wrong = |message: &str| mistake(sources, Place { source: number, ..Place::default() }, message);
         if is_defaults(&source.text) {
@@ -31,12 +43,7 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             }
             continue;
         }
-        let Some(family) = family(&source.text) else {
-            return Err(iptables::other_format(&source.text).map_or_else(
-                || wrong("this is no file of ufw: give /etc/ufw/user.rules, /etc/ufw/user6.rules and /etc/default/ufw"),
-                |message| wrong(&message),
-            ));
-        };
+        let (family, file) = kind(&source.text).map_err(|message| wrong(&message))?;
         if family == V6 && defaults.is_some() && !is_yes(&values, "IPV6") {
             let why =
                 "/etc/default/ufw does not say IPV6=yes, so ufw drops all IPv6 and asks none of these rules";
@@ -44,18 +51,14 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             ruleset.remarks.push((place, String::new(), why.to_owned()));
             continue;
         }
-        if std::mem::replace(&mut ruleset.families[family], true) {
+        if files[family].iter().any(|(other, _)| *other == file) {
             return Err(wrong("these rules are of the same family as those of another file"));
         }
-        let mut lines: Vec<String> = source.text.lines().map(|line| line.trim_end().to_owned()).collect();
-        let limited = write_limits(&mut lines, USER[family]);
-        for line in &limited {
-            let place = Place { source: number, line: *line, column: 1 };
-            ruleset.remarks.push((place, lines[line - 1].clone(), said_of_limits(limited.len())));
-        }
-        let implied = add_framework(&mut lines, USER[family], &values).map_err(|message| wrong(&message))?;
-        let text = lines.join("\n") + "\n";
-        iptables::read_with_implied(sources, number, family != V6, &text, implied, &mut ruleset)?;
+        files[family].push((file, number));
+    }
+    for (family, files) in files.iter().enumerate().filter(|(_, files)| !files.is_empty()) {
+        ruleset.families[family] = true;
+        read_family(sources, family, files, &values, &mut ruleset)?;
     }
     if ruleset.bases.is_empty() {
         return Err(mistake(
@@ -64,26 +67,121 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             "there are no rules in it: give /etc/ufw/user.rules as well",
         ));
     }
+    remark(&files, defaults.is_some(), &mut ruleset);
+    Ok(ruleset)
+}
+
+/// Says what the files that were not given would have said.
+fn remark(files: &[Vec<(File, usize)>], has_defaults: bool, ruleset: &mut Ruleset) {
     let mut remark = |why: &str| ruleset.remarks.push((Place::default(), String::new(), why.to_owned()));
-    remark(
-        "what ufw does before its user's rules (/etc/ufw/before.rules: pings, answers of DHCP, multicast) is not in these files; add what is \
-         needed, and if somebody denies something there, import what iptables-save prints on that machine",
-    );
-    if defaults.is_none() {
+    let lacks =
+        |file: File| files.iter().any(|of| !of.is_empty() && !of.iter().any(|(other, _)| *other == file));
+    if lacks(File::Before) {
+        remark(
+            "what ufw does before its user's rules (/etc/ufw/before.rules and before6.rules: pings, answers of DHCP, multicast) is not in these \
+             files; give those as well, or add what is needed, and if somebody denies something there or in after.rules, import what \
+             iptables-save prints on that machine",
+        );
+    } else if lacks(File::After) {
+        remark(
+            "what ufw does behind its user's rules (/etc/ufw/after.rules and after6.rules) is not in these files: give them as well if somebody \
+             denies something there",
+        );
+    }
+    if !has_defaults {
         remark(
             "what becomes of packets that no rule matches stands in /etc/default/ufw, which was not given: they are denied, those that the \
              machine sends too",
         );
     }
-    Ok(ruleset)
+}
+
+/// Adds the files of a family.
+fn read_family(
+    sources: &[Source],
+    family: usize,
+    files: &[(File, usize)],
+    values: &HashMap<&str, &str>,
+    ruleset: &mut Ruleset,
+) -> Result<(), Mistake> {
+    let place_of = |file: File| files.iter().find(|(other, _)| *other == file).map(|(_, place)| *place);
+    let Some(source) = place_of(File::User) else {
+        let place = Place { source: files[0].1, ..Place::default() };
+        let message = "the rules of ufw's user are not among the files: give /etc/ufw/user.rules or user6.rules as well";
+        return Err(mistake(sources, place, message));
+    };
+    let wrong = |message: String| mistake(sources, Place { source, ..Place::default() }, message);
+    let prefix = FAMILIES[family];
+    let mut lines: Vec<String> =
+        sources[source].text.lines().map(|line| line.trim_end().to_owned()).collect();
+    let limited = write_limits(&mut lines, &format!("{prefix}user-"));
+    for line in &limited {
+        let place = Place { source, line: *line, column: 1 };
+        ruleset.remarks.push((place, lines[line - 1].clone(), said_of_limits(limited.len())));
+    }
+    let end = end_of(&lines).map_err(&wrong)?;
+    let whole = |file: File| {
+        place_of(file).map(|source| Part { source, text: sources[source].text.clone(), is_implied: false })
+    };
+    // In lines behind the user's, so that no place means two things.
+    let mut next = end;
+    let mut made = |lines: Vec<String>| {
+        let text = format!("{}*filter\n{}\nCOMMIT\n", "\n".repeat(next - 1), lines.join("\n"));
+        next += lines.len() + 1;
+        Part { source, text, is_implied: true }
+    };
+    let user = Part { source, text: lines.join("\n") + "\n", is_implied: false };
+    let has_others = files.len() > 1;
+    let mut parts = Vec::new();
+    if has_others {
+        parts.push(made(framework(prefix, values).map_err(&wrong)?));
+    }
+    parts.extend(whole(File::Before));
+    parts.push(user);
+    parts.extend(whole(File::After));
+    let calls = || WAYS.map(|(.., way)| format!("-A {prefix}before-{way} -j {prefix}user-{way}")).to_vec();
+    parts.push(made(match () {
+        () if place_of(File::Before).is_some() => calls(),
+        () if has_others => [answers(prefix), calls()].concat(),
+        () => around_user(prefix, values).map_err(&wrong)?,
+    }));
+    iptables::read_parts(sources, family != V6, &parts, ruleset)
+}
+
+/// What ufw lets pass before all rules of its user.
+fn answers(prefix: &str) -> Vec<String> {
+    let mut lines = vec![
+        format!("-A {prefix}before-input -i lo -j ACCEPT"),
+        format!("-A {prefix}before-output -o lo -j ACCEPT"),
+    ];
+    lines.extend(WAYS.map(|(.., way)| {
+        format!("-A {prefix}before-{way} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
+    }));
+    lines
+}
+
+/// Which file a text is, and of which family.
+fn kind(text: &str) -> Result<(usize, File), String> {
+    let declares = |chain: String| text.lines().any(|line| line.trim_start().starts_with(&chain));
+    let mut found = Vec::new();
+    for (family, prefix) in FAMILIES.iter().enumerate() {
+        let of = FILES.iter().filter(|(_, name)| declares(format!(":{prefix}{name}-input")));
+        found.extend(of.map(|(file, _)| (family, *file)));
+    }
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(iptables::other_format(text).unwrap_or_else(|| {
+            "this is no file of ufw: give /etc/ufw/user.rules, /etc/ufw/user6.rules and /etc/default/ufw".to_owned()
+        })),
+        _ => Err(
+            "this has chains of several of ufw's files, as what iptables-save prints: rampart import iptables-save FILE"
+                .to_owned(),
+        ),
+    }
 }
 
 fn is_defaults(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("DEFAULT_INPUT_POLICY="))
-}
-
-fn family(text: &str) -> Option<usize> {
-    USER.iter().position(|user| text.contains(&format!(":{user}input")))
 }
 
 /// The settings of a file of shell assignments; of two of one name the last, as in a shell.
@@ -149,9 +247,8 @@ fn write_limits(lines: &mut [String], user: &str) -> Vec<usize> {
     limited.iter().map(|(first, _)| first + 3).collect()
 }
 
-/// Puts the chains that ufw makes around the user's in place of the last COMMIT and behind it, so that all rules keep their lines. Returns the
-/// number of the first line of those.
-fn add_framework(lines: &mut Vec<String>, user: &str, values: &HashMap<&str, &str>) -> Result<usize, String> {
+/// The number of the line with the last COMMIT.
+fn end_of(lines: &[String]) -> Result<usize, String> {
     let Some(commit) = lines.iter().rposition(|line| line == "COMMIT") else {
         return Err("the text has no COMMIT, so something may be missing".to_owned());
     };
@@ -160,33 +257,61 @@ fn add_framework(lines: &mut Vec<String>, user: &str, values: &HashMap<&str, &st
             "there is another table than `filter`: give what iptables-save prints on that machine".to_owned()
         );
     }
-    let behind = lines.split_off(commit + 1);
-    if behind.iter().any(|line| !line.is_empty() && !line.starts_with('#')) {
+    if lines[commit + 1..].iter().any(|line| !line.is_empty() && !line.starts_with('#')) {
         return Err("there are lines behind the last COMMIT".to_owned());
     }
-    lines.pop();
+    Ok(commit.max(1))
+}
+
+/// What becomes of a way's packets that no rule matches.
+fn policy<'v>(setting: &str, values: &HashMap<&str, &'v str>) -> Result<&'v str, String> {
+    match values.get(setting).copied().unwrap_or("DROP") {
+        known @ ("ACCEPT" | "DROP" | "REJECT") => Ok(known),
+        other => Err(format!("/etc/default/ufw: {setting} is `{other}`, and not ACCEPT, DROP or REJECT")),
+    }
+}
+
+/// What iptables calls it, as the policy of a chain.
+fn of_chain(policy: &str) -> &str {
+    if policy == "ACCEPT" { "ACCEPT" } else { "DROP" }
+}
+
+/// The chains around the user's alone: what ufw lets pass before them, as far as it is surely so.
+fn around_user(prefix: &str, values: &HashMap<&str, &str>) -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
     for (setting, chain, way) in WAYS {
-        let policy = match values.get(setting).copied().unwrap_or("DROP") {
-            "ACCEPT" => "ACCEPT",
-            "DROP" | "REJECT" => "DROP",
-            other => {
-                return Err(format!(
-                    "/etc/default/ufw: {setting} is `{other}`, and not ACCEPT, DROP or REJECT"
-                ));
-            }
-        };
-        lines.push(format!(":{chain} {policy} [0:0]"));
+        let policy = policy(setting, values)?;
+        lines.push(format!(":{chain} {} [0:0]", of_chain(policy)));
         match chain {
             "INPUT" => lines.push("-A INPUT -i lo -j ACCEPT".to_owned()),
             "OUTPUT" => lines.push("-A OUTPUT -o lo -j ACCEPT".to_owned()),
             _ => (),
         }
         lines.push(format!("-A {chain} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"));
-        lines.push(format!("-A {chain} -j {user}{way}"));
-        if values.get(setting).copied() == Some("REJECT") {
+        lines.push(format!("-A {chain} -j {prefix}user-{way}"));
+        if policy == "REJECT" {
             lines.push(format!("-A {chain} -j REJECT"));
         }
     }
-    lines.push("COMMIT".to_owned());
-    Ok(commit + 1)
+    Ok(lines)
+}
+
+/// The chains that ufw makes when it starts, before it restores its files.
+fn framework(prefix: &str, values: &HashMap<&str, &str>) -> Result<Vec<String>, String> {
+    const STAGES: [&str; 5] = ["before-logging", "before", "after", "after-logging", "reject"];
+    let mut lines: Vec<String> = ["logging-deny", "logging-allow", "user-limit", "user-limit-accept"]
+        .map(|chain| format!(":{prefix}{chain} - [0:0]"))
+        .to_vec();
+    for (setting, chain, way) in WAYS {
+        let policy = policy(setting, values)?;
+        lines.push(format!(":{chain} {} [0:0]", of_chain(policy)));
+        let own = STAGES.iter().chain(&["user", "skip-to-policy"]);
+        lines.extend(own.map(|stage| format!(":{prefix}{stage}-{way} - [0:0]")));
+        lines.extend(STAGES.map(|stage| format!("-A {chain} -j {prefix}{stage}-{way}")));
+        lines.push(format!("-A {prefix}skip-to-policy-{way} -j {policy}"));
+        if policy == "REJECT" {
+            lines.push(format!("-A {prefix}reject-{way} -j REJECT"));
+        }
+    }
+    Ok(lines)
 }

@@ -48,6 +48,8 @@ fn no_text_panics_and_no_rule_vanishes() {
         ("ufw.iptables", Format::IptablesSave),
         ("ufw_user.rules", Format::Ufw),
         ("router.nft", Format::Nft),
+        ("script.nft", Format::Nft),
+        ("ufw_before.rules", Format::Ufw),
         ("translated.nft", Format::Nft),
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);

@@ -56,6 +56,8 @@ fn translations() {
 fn the_files_of_ufw() {
     let all = ["ufw_default", "ufw_user.rules", "ufw_user6.rules"];
     check("ufw_files", Format::Ufw, &all, &Options::default());
+    let all_rules = ["ufw_before.rules", "ufw_after.rules", "ufw_before6.rules"];
+    check("ufw_before_and_after", Format::Ufw, &[&all[..], &all_rules].concat(), &Options::default());
     let imported = |sources: &[Source]| import(Format::Ufw, sources, &Options::default()).unwrap();
     let has = |imported: &Imported, words: &str| {
         imported.findings.iter().any(|finding| finding.to_string().contains(words))
@@ -88,6 +90,8 @@ fn texts_that_are_no_files_of_ufw() {
         ),
         (format!("*nat\nCOMMIT\n{rules}COMMIT\n"), "there is another table than `filter`"),
         (format!("{rules}-A ufw-user-input -p\nCOMMIT\n"), "rules:5:"),
+        (rules.replace("user", "before") + "COMMIT\n", "the rules of ufw's user are not among the files"),
+        (format!("{rules}{}COMMIT\n", rules.replace("user", "before")), "rampart import iptables-save FILE"),
     ] {
         refused(Format::Ufw, &text, expected);
     }
@@ -142,8 +146,8 @@ fn texts_that_are_no_list_of_nftables() {
         ("*filter\nCOMMIT\n".to_owned(), "this looks like iptables: rampart import iptables-save FILE"),
         ("{\"nftables\": []}".to_owned(), "this looks like JSON of `nft -j`"),
         ("table inet t {\n chain c {\n".to_owned(), "the text ends within a table"),
-        ("include \"/etc/x\"\n".to_owned(), "rules:1:1: `include` is nothing that"),
-        ("add rule inet t c accept\n".to_owned(), "`add` is nothing that"),
+        ("include \"/etc/x\"\n".to_owned(), "rules:1:1: nothing is included here"),
+        ("add rule inet t c accept\n".to_owned(), "rules:1:5: there is no table `inet t` above"),
         ("table bridge t {\n chain c {\n type filter hook input priority 0; policy accept;\n drop\n }\n}\n".to_owned(), "family bridge"),
         (chain("jump nowhere"), "rules:4:3: the table has no chain `nowhere`"),
         (chain("jump c"), "rules:4:3: a loop of jumps"),
@@ -589,6 +593,17 @@ fn a_host_of_containers_and_virtual_machines() {
     let addresses = vec![own("203.0.113.7", 24), own("172.17.0.1", 16)];
     let options = Options { addresses, ..Options::default() };
     check("docker_addresses", Format::IptablesSave, &["docker.iptables"], &options);
+}
+
+#[test]
+fn a_router_by_a_script_of_nftables() {
+    check("script", Format::Nft, &["script.nft"], &Options::default());
+}
+
+/// A host of a newer Docker, which drops what is sent to containers past its translations.
+#[test]
+fn a_host_that_closes_its_containers() {
+    check("docker28", Format::IptablesSave, &["docker28.iptables"], &Options::default());
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) enum Command {
   nft list ruleset | rampart import nft - > policy.toml
   iptables-save > rules.v4 && ip6tables-save > rules.v6
   rampart import iptables-save rules.v4 rules.v6 > policy.toml
-  rampart import ufw /etc/default/ufw /etc/ufw/user.rules /etc/ufw/user6.rules > policy.toml
+  rampart import ufw /etc/default/ufw /etc/ufw/*.rules > policy.toml
   rampart import iptables-save rules.v4 --interface eth1    the machine has eth1 too, and no rule names it
   rampart import iptables-save rules.v4 --strict            exit with status 1 if the policy allows less than the original
   rampart import iptables-save rules.v4 --json | jq '.findings[] | {line, kind, why}'")]
@@ -404,7 +404,7 @@ pub(crate) enum ImportFormat {
     Nft,
     /// iptables-save, and ip6tables-save in a second file.
     IptablesSave,
-    /// /etc/default/ufw, /etc/ufw/user.rules and /etc/ufw/user6.rules.
+    /// /etc/default/ufw and /etc/ufw/*.rules.
     Ufw,
 }
 

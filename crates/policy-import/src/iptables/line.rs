@@ -32,6 +32,33 @@ pub(crate) fn words(line: &str) -> Result<Vec<Word>, (usize, String)> {
     if words.is_empty() { Err((1, "there is nothing on this line".to_owned())) } else { Ok(words) }
 }
 
+/// Options of one letter whose value may stand right behind it.
+const LETTERS: [&str; 8] = ["-p", "-s", "-d", "-i", "-o", "-m", "-j", "-g"];
+
+/// Words of which each option and each value is one: `--dport=22` and `-jDROP` are two each.
+pub(crate) fn separated(words: &[Word]) -> Vec<Word> {
+    let parts = |word: &Word| -> Option<usize> {
+        if word.quoted {
+            return None;
+        }
+        if word.text.starts_with("--") {
+            return word.text.find('=');
+        }
+        LETTERS.iter().any(|letter| word.text.len() > 2 && word.text.starts_with(letter)).then_some(2)
+    };
+    let mut all = Vec::new();
+    for word in words {
+        let Some(end) = parts(word) else {
+            all.push(word.clone());
+            continue;
+        };
+        let value = word.text[end..].trim_start_matches('=');
+        all.push(Word { text: word.text[..end].to_owned(), ..word.clone() });
+        all.push(Word { text: value.to_owned(), column: word.column + end, quoted: false });
+    }
+    all
+}
+
 fn quoted(
     mark: char,
     word: &mut Word,

@@ -1,6 +1,6 @@
 //! The options of a rule of iptables: which packets it matches, and what it does with them.
 
-use super::line::Word;
+use super::line::{Word, separated};
 use super::{LIMIT_NAME, Reader, target};
 use crate::cube::{Cube, kind, state};
 use crate::report::Mistake;
@@ -70,7 +70,9 @@ impl Reader<'_> {
             shares: false,
             modules: Vec::new(),
         };
-        let mut rest = words;
+        let words = separated(words);
+        let mut rest = &words[..];
+        let mut has_target = false;
         while let [first, more @ ..] = rest {
             let not = !first.quoted && first.text == "!";
             let (option, behind) = match more {
@@ -84,30 +86,19 @@ impl Reader<'_> {
                     format!("`{}` should be an option", option.text),
                 ));
             }
-            if matches!(option.text.as_str(), "-j" | "--jump" | "-g" | "--goto") {
-                let Some((name, options)) = behind.split_first().filter(|_| !not) else {
-                    return Err(self.mistake(
-                        line,
-                        option.column,
-                        format!("`{}` needs a target", option.text),
-                    ));
-                };
-                let goes = matches!(option.text.as_str(), "-g" | "--goto");
-                draft.rule.logs = matches!(name.text.as_str(), "LOG" | "NFLOG" | "ULOG");
-                draft.rule.untracks = name.text == "NOTRACK"
-                    || name.text == "CT" && options.iter().any(|word| word.text == "--notrack");
-                draft.rule.verdict = target(self, table, &name.text, goes);
-                if let Some(translation) = self.translation(table, &name.text, options) {
-                    draft.rule.verdict = translation;
+            if is_target(option) {
+                if not || has_target {
+                    let message = if not { "no target can be negated" } else { "this is a second target" };
+                    return Err(self.mistake(line, option.column, message));
                 }
-                draft.rule.redirects = self.redirects(table, &name.text, options);
-                if let Some(again) =
-                    options.iter().find(|word| !word.quoted && matches!(word.text.as_str(), "-j" | "-g"))
-                {
-                    return Err(self.mistake(line, again.column, "this is a second target"));
-                }
-                rest = &[];
+                has_target = true;
+                let taken = self.target(&mut draft, table, line, option, behind)?;
+                rest = &behind[taken..];
                 continue;
+            }
+            if is_short_for_target(option) {
+                let message = format!("`{}` may stand for a target: write it as -j or -g", option.text);
+                return Err(self.mistake(line, option.column, message));
             }
             let sure = draft.rule.doubts.is_empty();
             let values = self.option(&mut draft, line, not, option, behind)?;
@@ -118,6 +109,35 @@ impl Reader<'_> {
         }
         self.finish(&mut draft);
         Ok(draft.rule)
+    }
+
+    /// Reads the target and the options that are its own: what the rule matches may stand behind it. Returns how many words they are.
+    fn target(
+        &mut self,
+        draft: &mut Draft,
+        table: &str,
+        line: usize,
+        option: &Word,
+        behind: &[Word],
+    ) -> Result<usize, Mistake> {
+        let Some((name, behind)) = behind.split_first() else {
+            return Err(self.mistake(line, option.column, format!("`{}` needs a target", option.text)));
+        };
+        let name = name.text.as_str();
+        let goes = matches!(option.text.as_str(), "-g" | "--goto");
+        let verdict = target(self, table, name, goes);
+        let has_options = !matches!(
+            verdict,
+            Verdict::Accept | Verdict::Drop | Verdict::Return | Verdict::Jump(_) | Verdict::Goto(_)
+        );
+        let own = behind.iter().position(|word| is_match(word) || is_target(word)).unwrap_or(behind.len());
+        let options = &behind[..if has_options { own } else { 0 }];
+        draft.rule.logs = matches!(name, "LOG" | "NFLOG" | "ULOG");
+        draft.rule.untracks =
+            name == "NOTRACK" || name == "CT" && options.iter().any(|word| word.text == "--notrack");
+        draft.rule.verdict = self.translation(table, name, options).unwrap_or(verdict);
+        draft.rule.redirects = self.redirects(table, name, options);
+        Ok(1 + options.len())
     }
 
     /// What a target of the table `nat` changes; `None` if it is another one.
@@ -244,6 +264,12 @@ impl Reader<'_> {
                 narrow(&mut cube.services, not, types, LAST_KEY)
             }
             "--ctstate" | "--state" => states(&mut cube.states, not, value),
+            // Source routes (RFC 5095): the firewall drops them by itself.
+            "--rt-type" if value == "0" && !not => {
+                cube.states = 0;
+                draft.rule.never = Some("the firewall drops source routes by itself");
+                true
+            }
             "--dst-type" => kinds(&mut cube.kinds, not, value),
             "--pkt-type" => {
                 // A frame for everybody carries a packet for everybody; the firewall drops what lies.
@@ -366,6 +392,42 @@ const MODULES: &[&str] = &[
     "pkttype",
 ];
 
+fn is_target(word: &Word) -> bool {
+    !word.quoted && matches!(word.text.as_str(), "-j" | "--jump" | "-g" | "--goto")
+}
+
+/// As iptables takes an option that is cut.
+fn is_short_for_target(word: &Word) -> bool {
+    word.text.len() > 2 && ["--jump", "--goto"].iter().any(|whole| whole.starts_with(&word.text))
+}
+
+/// Whether a word begins what a rule matches, behind the options of a target.
+fn is_match(word: &Word) -> bool {
+    const MATCHES: [&str; 20] = [
+        "!",
+        "-p",
+        "--protocol",
+        "--proto",
+        "-s",
+        "--source",
+        "--src",
+        "-d",
+        "--destination",
+        "--dst",
+        "-i",
+        "--in-interface",
+        "-o",
+        "--out-interface",
+        "-m",
+        "--match",
+        "-f",
+        "--fragment",
+        "-4",
+        "-6",
+    ];
+    !word.quoted && MATCHES.contains(&word.text.as_str())
+}
+
 /// An option that this program does not know matches some of the packets. Its values go up to the next option.
 fn unknown(draft: &mut Draft, not: bool, name: &str, behind: &[Word]) -> usize {
     let is_option =
@@ -450,33 +512,16 @@ fn syn(draft: &mut Draft, is: bool) {
     }
 }
 
-/// Flags of a packet that opens a connection: SYN without these others. URG, PSH and what ECN uses it may have.
+/// `--tcp-flags SYN,ACK SYN`.
 fn tcp_flags(draft: &mut Draft, not: bool, mask: &str, set: &str) {
-    let list = |text: &str| -> Vec<String> {
-        match text {
-            "ALL" => ["FIN", "SYN", "RST", "PSH", "ACK", "URG"].map(str::to_owned).to_vec(),
-            "NONE" => Vec::new(),
-            _ => text.split(',').map(str::to_owned).collect(),
-        }
+    let list = |text: &str| match text {
+        "ALL" => "fin,syn,rst,psh,ack,urg".to_owned(),
+        "NONE" => String::new(),
+        _ => text.to_ascii_lowercase(),
     };
     let (mask, set) = (list(mask), list(set));
-    // A first packet has SYN, and none of FIN, RST and ACK.
-    let contradicts = mask.iter().any(|flag| match flag.as_str() {
-        "SYN" => !set.contains(flag),
-        "FIN" | "RST" | "ACK" => set.contains(flag),
-        _ => false,
-    }) || set.iter().any(|flag| !mask.contains(flag));
-    let known = mask.iter().all(|flag| matches!(flag.as_str(), "SYN" | "FIN" | "RST" | "ACK"));
-    let cube = &mut draft.rule.cube;
-    cube.services = cube.services.common(&words::of_protocol(TCP));
-    match (contradicts, known, not) {
-        (true, _, false) | (false, true, true) => cube.states &= state::ALL & !state::NEW,
-        (false, true, false) if mask.iter().any(|flag| matches!(flag.as_str(), "SYN" | "ACK")) => {
-            return cube.states &= state::NEW;
-        }
-        (true, _, true) => return,
-        (false, true, false) => {}
-        (false, false, _) => {}
+    let flags = |text| str::split(text, ',').filter(|flag| !flag.is_empty()).collect::<Vec<_>>();
+    if !crate::tcp_flags::narrow(&mut draft.rule.cube, not, &flags(&mask), &flags(&set)) {
+        draft.rule.doubts.push("TCP flags".to_owned());
     }
-    draft.rule.doubts.push("TCP flags".to_owned());
 }

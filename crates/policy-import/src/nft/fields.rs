@@ -21,6 +21,8 @@ pub(super) enum Field {
     Protocol {
         v4: Option<bool>,
     },
+    /// What the header of IPv6 says that comes next: the protocol, or an extension before it.
+    FirstHeader,
     /// A port of a protocol, or of those with ports.
     Port {
         protocol: Option<u8>,
@@ -60,7 +62,7 @@ pub(super) fn field(words: &[Token]) -> Option<(Field, usize)> {
         ("ip", "daddr") => Some((Field::Destination { v4: true }, 2)),
         ("ip6", "daddr") => Some((Field::Destination { v4: false }, 2)),
         ("ip", "protocol") => Some((Field::Protocol { v4: Some(true) }, 2)),
-        // The first header of IPv6 need not be the one of the protocol.
+        ("ip6", "nexthdr") => Some((Field::FirstHeader, 2)),
         ("meta", "l4proto") => Some((Field::Protocol { v4: None }, 2)),
         ("tcp", _) => port(Some(TCP)),
         ("udp", _) => port(Some(UDP)),
@@ -103,6 +105,18 @@ impl Narrowed<'_> {
                 }
                 let of = |value: &String| words::protocol(value).map(words::of_protocol);
                 keys(cube, not, LAST_KEY, union(values, of))
+            }
+            Field::FirstHeader => {
+                of_family(cube, false);
+                let is_extension =
+                    |protocol: &u8| matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140);
+                let of = |value: &String| {
+                    words::protocol(value).filter(|protocol| !is_extension(protocol)).map(words::of_protocol)
+                };
+                if let Some(named) = union(values, of).filter(|_| !not) {
+                    cube.services = cube.services.common(&named);
+                }
+                false
             }
             Field::Port { protocol, source } => ports(cube, protocol, source, not, values),
             Field::IcmpType(protocol) => {

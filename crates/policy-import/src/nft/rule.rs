@@ -1,9 +1,11 @@
 //! One rule of nftables. An element of a map of verdicts, and one of a set of tuples, is a rule of its own.
 
+mod flags;
+
 use super::fields::{Field, Narrowed, field, of_family};
 use super::token::Token;
 use super::{Reader, Wrong, statements};
-use crate::cube::{Cube, state};
+use crate::cube::Cube;
 use crate::ruleset::{Chain, ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
 use crate::{iptables, translation, words};
 use policy::ranges::RangeSet;
@@ -78,8 +80,8 @@ impl Reader<'_> {
         self.ruleset.chains[chain].rules.push(rule);
     }
 
-    /// Reads a rule into its chain.
-    pub(super) fn rule(&mut self, chain: ChainId, words: &[Token]) -> Result<(), Wrong> {
+    /// Reads a rule into its chain, behind the others or before them.
+    pub(super) fn rule(&mut self, chain: ChainId, words: &[Token], inserts: bool) -> Result<(), Wrong> {
         let Some(first) = words.first() else { return Ok(()) };
         self.ruleset.read += 1;
         let part = Part { cube: Cube::all(), interfaces: Vec::new(), doubts: Vec::new(), verdict: None };
@@ -99,7 +101,15 @@ impl Reader<'_> {
             column: draft.doubt_column.unwrap_or(first.column),
         };
         let text = self.line(first.line);
-        let number = self.ruleset.chains[chain].rules.last().map_or(0, |rule| rule.number) + 1;
+        // Whichever rule was read last stands first or last.
+        let rules = &self.ruleset.chains[chain].rules;
+        let number = 1 + [rules.first(), rules.last()]
+            .into_iter()
+            .flatten()
+            .map(|rule| rule.number)
+            .max()
+            .unwrap_or(0);
+        let before = if inserts { rules.len() } else { 0 };
         // A set of tuples without elements.
         if draft.parts.is_empty() {
             draft.parts.push(Part::nothing());
@@ -127,6 +137,7 @@ impl Reader<'_> {
                 is_implied: false,
             });
         }
+        self.ruleset.chains[chain].rules.rotate_left(before);
         Ok(())
     }
 
@@ -146,7 +157,7 @@ impl Reader<'_> {
         if let Some(taken) = self.comparison(draft, words)? {
             return Ok(taken);
         }
-        if let Some(taken) = syn(draft, words) {
+        if let Some(taken) = flags::flags(draft, words).or_else(|| later_fragment(draft, words)) {
             return Ok(taken);
         }
         let second = words.get(1).map_or("", |word| word.text.as_str());
@@ -243,12 +254,12 @@ impl Reader<'_> {
         for token in braces.get(1..braces.len().saturating_sub(1)).unwrap_or_default() {
             depth += i32::from(token.is("{")) - i32::from(token.is("}"));
             if depth == 0 && (token.is("\n") || token.is(";")) {
-                self.rule(chain, &std::mem::take(&mut rule))?;
+                self.rule(chain, &std::mem::take(&mut rule), false)?;
             } else {
                 rule.push(token.clone());
             }
         }
-        self.rule(chain, &rule)?;
+        self.rule(chain, &rule, false)?;
         self.nested -= 1;
         Ok((chain, braces.len()))
     }
@@ -421,25 +432,14 @@ fn translation(draft: &mut Draft, what: &str, words: &[Token]) -> (Verdict, usiz
     (Verdict::Translate(change), taken)
 }
 
-/// `tcp flags & (fin | syn | rst | ack) == syn`, or `!=`: of TCP only a SYN opens a flow here.
-fn syn(draft: &mut Draft, words: &[Token]) -> Option<usize> {
-    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-    let ["tcp", "flags", "&", "(", rest @ ..] = &texts[..] else { return None };
-    let end = rest.iter().position(|word| *word == ")")?;
-    let mask: Vec<&str> = rest[..end].iter().copied().filter(|word| *word != "|").collect();
-    if !mask.contains(&"syn") || mask.iter().any(|flag| !matches!(*flag, "fin" | "syn" | "rst" | "ack")) {
+/// `ip frag-off & 0x1fff != 0`: conntrack puts datagrams together, so no rule sees a later fragment.
+fn later_fragment(draft: &mut Draft, words: &[Token]) -> Option<usize> {
+    let texts: Vec<&str> = words.iter().take(6).map(|word| word.text.as_str()).collect();
+    let ["ip", "frag-off", "&", "0x1fff" | "8191" | "1fff", "!=", "0" | "0x0"] = texts[..] else {
         return None;
-    }
-    let (is, taken) = match &rest[end + 1..] {
-        ["=", "=", "syn", ..] => (true, 3),
-        ["!=", "syn", ..] => (false, 2),
-        _ => return None,
     };
-    for part in &mut draft.parts {
-        part.cube.services = part.cube.services.common(&words::of_protocol(policy::service::TCP));
-        part.cube.states &= if is { state::NEW } else { state::ALL & !state::NEW };
-    }
-    Some(4 + end + 1 + taken)
+    draft.parts.iter_mut().for_each(|part| part.cube.states = 0);
+    Some(texts.len())
 }
 
 /// A value of `ct status`, or what stands before and between them.
@@ -527,7 +527,12 @@ fn compare(
                     .narrow(*field, not, values)
             });
             if !understood {
-                part.doubts.push(format!("`{}`", at.text));
+                part.doubts.push(match field {
+                    Field::FirstHeader => {
+                        "the first header of IPv6, which need not be the protocol's".to_owned()
+                    }
+                    _ => format!("`{}`", at.text),
+                });
                 doubts = true;
             }
         }

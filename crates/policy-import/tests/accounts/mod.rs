@@ -71,12 +71,16 @@ fn of_iptables(text: &str) -> Vec<(usize, &str)> {
     (1..).zip(text.lines()).filter(|(_, line)| is_rule(line)).collect()
 }
 
-/// Lines in chains, other than those about the chain itself.
+/// Lines in chains, other than those about the chain itself, and commands that add rules.
 fn of_nft(text: &str) -> Vec<(usize, &str)> {
     let mut rules = Vec::new();
     let mut is_chain = false;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
+        if line.starts_with("add rule ") || line.starts_with("insert rule ") {
+            rules.push((number, line));
+            continue;
+        }
         let begins = line.starts_with("chain ");
         is_chain = begins || is_chain && line != "}";
         if is_chain

@@ -115,7 +115,7 @@ fn more_translations_than_a_policy_has_room_for_are_denied() {
 }
 
 #[test]
-fn a_drop_before_translation_is_of_every_destination() {
+fn a_drop_before_translation_is_of_both_destinations() {
     let text = |nat: &str| {
         format!(
             "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -s 198.51.100.0/24 -d 203.0.113.7/32 -p tcp --dport 8080 -j DROP\nCOMMIT\n\
@@ -131,7 +131,7 @@ fn a_drop_before_translation_is_of_every_destination() {
         (
             "-A PREROUTING -d 203.0.113.7/32 -p tcp --dport 8080 -j DNAT --to-destination 10.0.0.5:80\n",
             false,
-            "source = \"198.51.100.0/24\"\nservice = \"tcp\"\naction = \"deny\"",
+            "destination = [\"10.0.0.5\", \"203.0.113.7\"]\nservice = [\"tcp/80\", \"tcp/8080\"]\naction = \"deny\"",
         ),
     ] {
         let source = Source { name: "rules".to_owned(), text: text(nat) };
