@@ -2,18 +2,21 @@
 
 mod line;
 mod options;
+mod sets;
 
 use crate::cube::Cube;
 use crate::report::{Mistake, mistake};
 use crate::ruleset::{Base, Chain, ChainId, Hook, Place, Ruleset, Verdict};
 use crate::{Source, words};
 use line::Word;
+use sets::Sets;
 use std::collections::{HashMap, HashSet};
 
-/// Reads texts, one for IPv4 and one for IPv6 at most.
+/// Reads texts, one for IPv4 and one for IPv6 at most, and any number of sets that their rules name.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     let mut ruleset = Ruleset::default();
-    for (number, source) in sources.iter().enumerate() {
+    let sets = sets_of(sources)?;
+    for (number, source) in sources.iter().enumerate().filter(|(_, source)| !sets::is_of_sets(&source.text)) {
         let v4 = !is_v6(&source.text);
         if std::mem::replace(&mut ruleset.families[usize::from(!v4)], true) {
             let family = if v4 { "IPv4" } else { "IPv6" };
@@ -23,20 +26,36 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             );
             return Err(mistake(sources, place, message));
         }
-        read_one(sources, number, v4, &source.text, &mut ruleset)?;
+        Reader { sets: sets.clone(), ..Reader::new(sources, number, v4, &mut ruleset) }.read(&source.text)?;
+    }
+    if ruleset.bases.is_empty() && !sets.is_empty() {
+        return Err(mistake(
+            sources,
+            Place::default(),
+            "these are sets alone: give what iptables-save prints as well",
+        ));
     }
     Ok(ruleset)
 }
 
-/// Adds a text of one family, which stands for a source.
-fn read_one(
-    sources: &[Source],
-    source: usize,
-    v4: bool,
-    text: &str,
-    ruleset: &mut Ruleset,
-) -> Result<(), Mistake> {
-    Reader::new(sources, source, v4, ruleset).read(text)
+/// The sets of all texts, without those that rules change.
+fn sets_of(sources: &[Source]) -> Result<Sets, Mistake> {
+    let mut sets = Sets::new();
+    let (of_sets, of_rules): (Vec<_>, Vec<_>) =
+        sources.iter().enumerate().partition(|(_, source)| sets::is_of_sets(&source.text));
+    for (number, source) in of_sets {
+        sets::read(&source.text, &mut sets).map_err(|(line, message)| {
+            mistake(sources, Place { source: number, line, column: 1 }, message)
+        })?;
+    }
+    for text in of_rules.iter().flat_map(|(_, source)| source.text.lines()) {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2).filter(|pair| ["--add-set", "--del-set", "--map-set"].contains(&pair[0]))
+        {
+            sets.insert(pair[1].to_owned(), None);
+        }
+    }
+    Ok(sets)
 }
 
 /// A text that is restored behind others, whose chains stay.
@@ -113,6 +132,8 @@ pub(crate) struct Reader<'r> {
     /// The tables so far.
     tables: HashSet<String>,
     chains: HashMap<(String, String), ChainId>,
+    /// Sets that rules name.
+    sets: Sets,
     /// Names of limits by address (`hashlimit`) that several rules have: they have one limit together.
     shared_limits: HashSet<String>,
 }
@@ -128,6 +149,7 @@ impl<'r> Reader<'r> {
             table: None,
             tables: HashSet::new(),
             chains: HashMap::new(),
+            sets: Sets::new(),
             shared_limits: HashSet::new(),
         }
     }

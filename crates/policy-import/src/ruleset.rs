@@ -252,7 +252,11 @@ impl Ruleset {
                 self.bases.iter().filter(|base| !base.translates && is_at(base)).map(|base| base.chain);
             for id in self.reached(bases) {
                 for rule in &mut self.chains[id].rules {
-                    if before { doubt_destination(rule, &translations) } else { doubt_source(rule) }
+                    if before {
+                        doubt_destination(rule, &self.interfaces, &translations)
+                    } else {
+                        doubt_source(rule)
+                    }
                 }
             }
         }
@@ -269,7 +273,7 @@ impl Ruleset {
                 Verdict::Unknown(_) => None,
                 _ => return None,
             };
-            Some((whole(&rule.cube), to))
+            Some((whole(rule, &self.interfaces), to))
         };
         rules.filter_map(elsewhere).collect()
     }
@@ -279,7 +283,7 @@ impl Ruleset {
     pub(crate) fn doubt_what_is_not_tracked(&mut self) {
         let rules = || self.chains.iter().flat_map(|chain| &chain.rules);
         let untracked: Vec<Cube> =
-            rules().filter(|rule| rule.untracks).map(|rule| whole(&rule.cube)).collect();
+            rules().filter(|rule| rule.untracks).map(|rule| stateless(&rule.cube)).collect();
         if untracked.is_empty() {
             return;
         }
@@ -287,7 +291,7 @@ impl Ruleset {
         for rule in self.chains.iter_mut().flat_map(|chain| &mut chain.rules) {
             let asks = ![0, first].contains(&(rule.cube.states & first));
             let depends = asks || matches!(rule.verdict, Verdict::Translate(_));
-            let own = whole(&rule.cube);
+            let own = stateless(&rule.cube);
             if depends && untracked.iter().any(|cube| cube.meets(&own)) {
                 rule.cube.states |= first;
                 rule.doubts.push("packets that are tracked, or that are not".to_owned());
@@ -315,17 +319,24 @@ impl Ruleset {
 type Elsewhere = (Cube, Option<(Ipv4Addr, Option<u16>)>);
 
 /// The packets of a cube whatever conntrack says of them and whosever their destination is.
-fn whole(cube: &Cube) -> Cube {
+fn stateless(cube: &Cube) -> Cube {
     Cube { states: state::ALL, kinds: kind::ALL, ..cube.clone() }
 }
 
+/// The packets of a rule by the interfaces that they come by, whatever conntrack says of them and whosever their destination is.
+fn whole(rule: &Rule, names: &Names) -> Cube {
+    let tests = rule.interfaces.iter().filter(|test| !test.outside);
+    let inside = tests.fold(rule.cube.inside, |left, test| left & names.tested(test));
+    Cube { inside, ..stateless(&rule.cube) }
+}
+
 /// A rule that asks for a destination before it is translated is about what has that destination afterwards, and what has been sent elsewhere.
-fn doubt_destination(rule: &mut Rule, translations: &[Elsewhere]) {
+fn doubt_destination(rule: &mut Rule, names: &Names, translations: &[Elsewhere]) {
     let asks_for = |cube: &Cube| {
         let all = every_destination(cube);
         (&all.destination, &all.services, all.kinds) != (&cube.destination, &cube.services, cube.kinds)
     };
-    let own = whole(&rule.cube);
+    let own = whole(rule, names);
     let comes_here = |to: &Option<(Ipv4Addr, Option<u16>)>| {
         to.is_none_or(|(address, _)| own.destination.contains(IpAddr::V4(address)))
     };

@@ -462,6 +462,13 @@ fn needs_root_the_kernel_drops_nothing_that_imported_policies_allow() {
             has_addresses: false,
         },
         Case {
+            format: Format::Nft,
+            file: "script.nft",
+            links: &[("lan0", LAN), ("dmz0", DMZ), ("wan0", &[])],
+            is_exact: false,
+            has_addresses: true,
+        },
+        Case {
             format: Format::IptablesSave,
             file: "ufw.iptables",
             links: &[("eth1", LAN), ("eth0", &[])],

@@ -813,3 +813,94 @@ fn a_destination_before_a_translation_of_others() {
         becomes(Format::IptablesSave, &[&table(raw, nat)], &[has], &[has_not]);
     }
 }
+
+/// Sets that rules name are in no rule set of iptables: `ipset save` has them.
+#[test]
+fn sets_of_addresses_beside_the_rules() {
+    let rules = |policy: &str, rule: &str| {
+        format!(
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD {policy} [0:0]\n:OUTPUT DROP [0:0]\n-A FORWARD {rule}\nCOMMIT\n"
+        )
+    };
+    let sets = "create bad hash:net family inet hashsize 1024 maxelem 65536\nadd bad 198.51.100.0/24\nadd bad 203.0.113.9\n\
+                create tmp hash:ip family inet timeout 600\nadd tmp 10.0.0.1 timeout 5\ncreate pairs hash:ip,port family inet\nadd pairs 10.0.0.1,tcp:22\n\
+                create holes hash:net family inet\nadd holes 10.0.0.0/8\nadd holes 10.0.0.0/16 nomatch\n";
+    let denied = "source = [\"198.51.100.0/24\", \"203.0.113.9\"]\naction = \"deny\"";
+    let drops = rules("ACCEPT", "-m set --match-set bad src -j DROP");
+    becomes(Format::IptablesSave, &[&drops, sets], &[denied], &["eth0\"\naction = \"deny\""]);
+    becomes(Format::IptablesSave, &[sets, &drops], &[denied], &[]);
+    becomes(Format::IptablesSave, &[&drops], &["--match-set bad src", "refuses more"], &["source ="]);
+    let accepts = rules("DROP", "-m set ! --match-set bad dst -m set --match-set bad src -j ACCEPT");
+    becomes(
+        Format::IptablesSave,
+        &[&accepts, sets],
+        &["source = [\"198.51.100.0/24\"", "destination = [\"0.0.0.0-198.51.99.255\"", ALLOW],
+        &["left out"],
+    );
+    for rule in [
+        "-m set --match-set tmp src -j ACCEPT",
+        "-m set --match-set pairs src,dst -j ACCEPT",
+        "-m set --match-set bad src,src -j ACCEPT",
+        "-m set --match-set holes src -j ACCEPT",
+        "-m set --match-set none src -j ACCEPT",
+        "-m set --match-set bad src -m set --match-set tmp src -j ACCEPT",
+        "-m set --match-set bad src --packets-gt 5 -j ACCEPT",
+        "-m set -j ACCEPT",
+        "-j SET --add-set bad src\n-A FORWARD -m set --match-set bad src -j ACCEPT",
+    ] {
+        becomes(Format::IptablesSave, &[&rules("DROP", rule), sets], &["left out"], &[ALLOW]);
+    }
+    for (text, expected) in [
+        (sets.to_owned(), "these are sets alone"),
+        (format!("{sets}create bad hash:ip\n"), "rules:11:1: the set `bad` is made a second time"),
+        (format!("{sets}add gone 10.0.0.1\n"), "rules:11:1: nothing above makes the set `gone`"),
+        (format!("{sets}flush bad\n"), "rules:11:1: this is no line of `ipset save`"),
+    ] {
+        refused(Format::IptablesSave, &text, expected);
+    }
+}
+
+#[test]
+fn what_nftables_sends_to_the_machine_itself() {
+    let text = |redirect: &str| {
+        format!(
+            "table inet n {{\nchain p {{\ntype nat hook prerouting priority dstnat;\n{redirect}\n}}\n}}\n{}",
+            open("tcp dport 25 drop")
+        )
+    };
+    let own = policy_import::Own {
+        interface: Some("eth0".to_owned()),
+        address: "192.0.2.1".parse().unwrap(),
+        length: 24,
+    };
+    let options = Options { interfaces: vec!["eth0".to_owned()], answers: true, addresses: vec![own] };
+    for (redirect, has, has_not) in [
+        (
+            "tcp dport 80 redirect to :3128",
+            "destination_to = \"192.0.2.1:3128\"",
+            "destination = \"0.0.0.0/0\"\nservice = \"tcp/80\"\naction = \"deny\"",
+        ),
+        (
+            "tcp dport 80 redirect to 3128",
+            "service = \"tcp/80\"\ndestination_to = \"192.0.2.1:3128\"",
+            "destination = \"0.0.0.0/0\"\nservice = \"tcp/80\"\naction = \"deny\"",
+        ),
+        ("tcp dport 80 redirect", "destination_to = \"192.0.2.1\"", "192.0.2.1:"),
+        // Of IPv6, and to ranges and maps, nothing is said, so it is denied.
+        (
+            "tcp dport 80 redirect to :3128",
+            "destination = \"::/0\"\nservice = \"tcp/80\"\naction = \"deny\"",
+            "left out",
+        ),
+        ("tcp dport 80 redirect to :3128-3130", "service = \"tcp/80\"\naction = \"deny\"", "[[nat]]"),
+        (
+            "tcp dport 80 redirect to tcp dport map { 80 : 3128 }",
+            "service = \"tcp/80\"\naction = \"deny\"",
+            "[[nat]]",
+        ),
+    ] {
+        let imported = accounts::import(Format::Nft, &[source(&text(redirect))], &options, false).unwrap();
+        assert!(imported.policy.contains(has), "{redirect}: {has}\n{}", imported.policy);
+        assert!(!imported.policy.contains(has_not), "{redirect}: {has_not}\n{}", imported.policy);
+    }
+}

@@ -22,6 +22,8 @@ struct Draft {
     shares: bool,
     /// Modules that the rule loads, in order.
     modules: Vec<String>,
+    /// How many sets of addresses it asks for.
+    known_sets: usize,
 }
 
 /// Options of modules that match every packet, or that change nothing of what is matched; with the number of their values.
@@ -69,6 +71,7 @@ impl Reader<'_> {
             per: None,
             shares: false,
             modules: Vec::new(),
+            known_sets: 0,
         };
         let words = separated(words);
         let mut rest = &words[..];
@@ -194,6 +197,7 @@ impl Reader<'_> {
                 syn(draft, !not);
                 return Ok(0);
             }
+            "--match-set" if self.matches_set(draft, not, behind) => return Ok(2),
             "--tcp-flags" => {
                 self.enough(line, option, behind, 2)?;
                 tcp_flags(draft, not, &behind[0].text, &behind[1].text);
@@ -215,6 +219,21 @@ impl Reader<'_> {
             draft.rule.doubts.push(what);
         }
         Ok(values)
+    }
+
+    /// Takes a set of addresses that was given into the match. Returns false if there is none of the name, or not of addresses alone.
+    fn matches_set(&self, draft: &mut Draft, not: bool, behind: &[Word]) -> bool {
+        let [name, end, ..] = behind else { return false };
+        let Some(Some(set)) = self.sets.get(&name.text) else { return false };
+        let field = match end.text.as_str() {
+            "src" => &mut draft.rule.cube.source,
+            "dst" => &mut draft.rule.cube.destination,
+            _ => return false,
+        };
+        let named = if not { AddressSet::any().without(set) } else { set.clone() };
+        *field = AddressSet { v4: field.v4.common(&named.v4), v6: field.v6.common(&named.v6) };
+        draft.known_sets += 1;
+        true
     }
 
     fn enough(&self, line: usize, option: &Word, behind: &[Word], values: usize) -> Result<usize, Mistake> {
@@ -365,7 +384,9 @@ impl Reader<'_> {
             }
         }
         // Other modules match something by being loaded.
-        let unknown = draft.modules.iter().filter(|module| !MODULES.contains(&module.as_str()));
+        let loads_known =
+            |module: &String| MODULES.contains(&module.as_str()) || module == "set" && draft.known_sets > 0;
+        let unknown = draft.modules.iter().filter(|module| !loads_known(module));
         let unknown: Vec<String> = unknown.map(|module| format!("the match `{module}`")).collect();
         if rule.doubts.is_empty() {
             rule.doubts.extend(unknown);

@@ -42,6 +42,8 @@ struct Draft {
     untracks: bool,
     limit: Option<Limit>,
     comment: Option<String>,
+    /// If it sends packets to the machine itself: to which port, or to the one that they are for.
+    redirects: Option<Option<u16>>,
     /// Words that are not understood: what follows them is searched for verdicts alone.
     is_lost: bool,
     /// Where the first doubt is.
@@ -114,7 +116,11 @@ impl Reader<'_> {
         if draft.parts.is_empty() {
             draft.parts.push(Part::nothing());
         }
+        if draft.redirects.is_some() {
+            draft.parts = draft.parts.iter().flat_map(by_family).collect();
+        }
         for part in draft.parts {
+            let is_of_v4 = part.cube.source.v6.is_empty();
             for name in part.interfaces.iter().flat_map(|test| &test.names) {
                 self.ruleset.interfaces.add(name);
             }
@@ -132,7 +138,7 @@ impl Reader<'_> {
                 untracks: draft.untracks,
                 limit,
                 comment: draft.comment.clone(),
-                redirects: None,
+                redirects: draft.redirects.filter(|_| is_of_v4),
                 never: None,
                 is_implied: false,
             });
@@ -213,7 +219,8 @@ impl Reader<'_> {
                 return Ok(Some(2));
             }
             what @ ("masquerade" | "snat" | "dnat") => translation(draft, what, words),
-            what @ ("queue" | "redirect" | "tproxy" | "synproxy" | "fwd" | "dup") => (
+            "redirect" => redirected(draft, words),
+            what @ ("queue" | "tproxy" | "synproxy" | "fwd" | "dup") => (
                 Verdict::Unknown(format!("the statement {what}")),
                 words.iter().take_while(|word| !word.is("comment")).count(),
             ),
@@ -430,6 +437,29 @@ fn translation(draft: &mut Draft, what: &str, words: &[Token]) -> (Verdict, usiz
         }
     }
     (Verdict::Translate(change), taken)
+}
+
+/// `redirect to :8080`: where to is known of IPv4, if the machine's addresses are.
+fn redirected(draft: &mut Draft, words: &[Token]) -> (Verdict, usize) {
+    let taken = words.iter().take_while(|word| !word.is("comment")).count();
+    let texts: Vec<&str> = words[1..taken].iter().map(|word| word.text.as_str()).collect();
+    let port = |text: &str| words::port(text.trim_start_matches(':')).filter(|port| *port > 0);
+    draft.redirects = match texts[..] {
+        [] => Some(None),
+        ["to", to] => port(to).map(Some),
+        _ => None,
+    };
+    (Verdict::Unknown(format!("redirect {}", texts.join(" ")).trim().to_owned()), taken)
+}
+
+/// The packets of IPv4 and those of IPv6.
+fn by_family(part: &Part) -> Vec<Part> {
+    let of = |v4: bool| {
+        let mut part = part.clone();
+        of_family(&mut part.cube, v4);
+        part
+    };
+    [true, false].map(of).into_iter().filter(|part| !part.cube.is_empty()).collect()
 }
 
 /// `ip frag-off & 0x1fff != 0`: conntrack puts datagrams together, so no rule sees a later fragment.
