@@ -5,7 +5,7 @@ use crate::hosts::HostSet;
 use crate::http::Fault;
 use crate::http::body::Length;
 use crate::http::head::Request;
-use crate::http::target::{Authority, Host, Path, Target};
+use crate::http::target::{self, Authority, Host, Path, Target};
 use crate::users::Who;
 use std::net::{IpAddr, SocketAddr};
 
@@ -112,6 +112,47 @@ pub fn decide(gateway: &Gateway, client: IpAddr, method: &str, asked: &Asked) ->
         Some(place) if gateway.rules[place].allow => Decision::Allow(place),
         Some(place) => Decision::Refuse(Some(place), Fault::with_status(403, "rule-deny")),
     }
+}
+
+/// Fields that some servers believe about the method, and about the path.
+const METHOD_FIELDS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+const PATH_FIELDS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
+/// The decision about a request, if each way to read it that servers are known for leads to the same one.
+pub fn alike(
+    gateway: &Gateway,
+    client: IpAddr,
+    request: &Request,
+    asked: &Asked,
+    decision: Decision,
+) -> Decision {
+    if matches!(decision, Decision::Refuse(..)) {
+        return decision;
+    }
+    let refused = |reason| Decision::Refuse(None, Fault::with_status(403, reason));
+    let of_path = |path: Path| Asked { path: Some(path), ..asked.clone() };
+    let without = asked.path.as_ref().and_then(|path| Some((path.without_parameters()?, path)));
+    if let Some((judged, path)) = without
+        && decide(gateway, client, &request.method, &of_path(Path { judged, ..path.clone() })) != decision
+    {
+        return refused("path-parameters");
+    }
+    for field in &request.fields.0 {
+        let text = String::from_utf8_lossy(&field.value);
+        if METHOD_FIELDS.iter().any(|name| field.means(name))
+            && decide(gateway, client, &text.to_ascii_uppercase(), asked) != decision
+        {
+            return refused("method-override");
+        }
+        if PATH_FIELDS.iter().any(|name| field.means(name)) {
+            let other = Some(&text).filter(|text| text.starts_with('/')).map(|text| target::path(text));
+            let Some(Ok(path)) = other else { return refused("path-override") };
+            if decide(gateway, client, &request.method, &of_path(path)) != decision {
+                return refused("path-override");
+            }
+        }
+    }
+    decision
 }
 
 /// What a client of HTTP hears that has to say who it is (RFC 9110 section 11).

@@ -89,7 +89,8 @@ pub fn judged(
     request: &Request,
 ) -> Result<(usize, Asked), Fault> {
     let asked = Asked { who: who.cloned(), ..decide::asked(gateway, request, at)? };
-    match decide::decide(gateway, client, &request.method, &asked) {
+    let decision = decide::decide(gateway, client, &request.method, &asked);
+    match decide::alike(gateway, client, request, &asked, decision) {
         Decision::Refuse(_, fault) => Err(fault),
         Decision::Authenticate(_) => Err(decide::challenge(gateway, "no-user")),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {

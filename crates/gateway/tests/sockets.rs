@@ -173,6 +173,26 @@ fn connections_to_servers_are_used_again_only_after_a_whole_answer() {
 }
 
 #[test]
+fn a_connection_on_which_a_body_was_sent_is_not_used_again() {
+    // A server that reads no body where it expects none answers it as a request: the next client would get that answer (CL.0, TE.0).
+    for (lines, body, is_reused) in [
+        ("Content-Length: 0\r\n", "", true),
+        ("Content-Length: 3\r\n", "abc", false),
+        ("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", false),
+    ] {
+        let bed = bed(|_| {});
+        let host = bed.origin.at;
+        let mut stream = bed.connect();
+        let post = format!("POST http://{host}/length HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n{body}");
+        stream.write_all(post.as_bytes()).unwrap();
+        bed.event();
+        stream.write_all(bed.get("/length", "Connection: close\r\n").as_bytes()).unwrap();
+        assert!(read_to_end(&mut stream).0.ends_with("hello"), "{lines}");
+        assert_eq!(bed.server.counts().reused, u64::from(is_reused), "{lines}");
+    }
+}
+
+#[test]
 fn a_server_that_left_between_two_requests_is_asked_again_only_what_may_be_repeated() {
     let bed = bed(|_| {});
     let mut stream = bed.connect();

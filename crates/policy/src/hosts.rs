@@ -66,7 +66,7 @@ fn listed(line: &str) -> Result<Vec<String>, String> {
         let inner = word.strip_prefix("||").and_then(|it| it.strip_suffix('^')).unwrap_or(word);
         let inner = inner.strip_prefix("*.").unwrap_or(inner).to_ascii_lowercase();
         let name = inner.strip_suffix('.').unwrap_or(&inner);
-        let address = name.parse::<IpAddr>().map(|it| it.to_string());
+        let address = name.parse::<IpAddr>().map(|it| it.to_canonical().to_string());
         address.ok().or_else(|| may_be_asked_for(name).then(|| name.to_owned()))
     };
     match words[..] {

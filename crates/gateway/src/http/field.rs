@@ -16,6 +16,11 @@ impl Field {
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
+
+    /// Whether it has this name for programs that get fields as variables, which makes `X_Real.IP` of `x-real-ip`.
+    pub fn means(&self, name: &str) -> bool {
+        self.name.len() == name.len() && begins(&self.name, name)
+    }
 }
 
 /// The fields of a head, in their order.
@@ -23,8 +28,9 @@ impl Field {
 pub struct Fields(pub Vec<Field>);
 
 /// Fields that end here whether `Connection` names them or not.
-const HOP_BY_HOP: [&str; 9] = [
+const HOP_BY_HOP: [&str; 10] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -51,16 +57,22 @@ const NOT_TO_NOMINATE: [&str; 12] = [
     "x-forwarded-for",
 ];
 
-/// Fields that say who the client is, which no client says itself.
-const OF_THE_CLIENT: [&str; 7] = [
+/// Fields that say who the client is, or how it came, which no client says itself; besides all that begin with [`FORWARDED`].
+const OF_THE_CLIENT: [&str; 11] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
     "x-real-ip",
     "client-ip",
     "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-originating-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "cf-connecting-ip",
+    // To a program that is started with fields as variables this is `HTTP_PROXY`: the proxy that it is to ask itself (CVE-2016-5385).
+    "proxy",
 ];
+const FORWARDED: &str = "x-forwarded-";
 
 impl Fields {
     /// Those of a name, which is written in small letters.
@@ -119,7 +131,16 @@ impl Fields {
 
 /// Whether a field says who the client is.
 pub fn is_of_the_client(field: &Field) -> bool {
-    OF_THE_CLIENT.iter().any(|name| field.is(name))
+    begins(&field.name, FORWARDED) || OF_THE_CLIENT.iter().any(|name| field.means(name))
+}
+
+/// Whether a name begins with another that is written in small letters, where whatever is neither letter nor digit is a dash.
+fn begins(name: &str, with: &str) -> bool {
+    let same = |(one, other): (u8, u8)| match other {
+        b'-' => !one.is_ascii_alphanumeric(),
+        other => one.eq_ignore_ascii_case(&other),
+    };
+    name.len() >= with.len() && name.bytes().zip(with.bytes()).all(same)
 }
 
 /// A byte of a token (RFC 9110 section 5.6.2).

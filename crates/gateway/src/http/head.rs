@@ -9,6 +9,12 @@ use super::target::{self, Authority, Target};
 /// Fields of a head at most that can be asked for.
 pub const MOST_FIELDS: usize = 200;
 
+/// Ranges of a file at most that a request asks for: some servers copy each, however they overlap (CVE-2011-3192).
+const MOST_RANGES: usize = 64;
+/// Fields that must not come in another form, which some programs take for them.
+const NOT_TO_DISGUISE: [&str; 4] =
+    ["content-length", "transfer-encoding", "proxy-authorization", "http2-settings"];
+
 /// How large a head may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -114,8 +120,13 @@ pub fn request(bytes: &[u8], limits: Limits) -> Result<Option<(Request, usize)>,
     if head.iter().take_while(|byte| **byte != b'\r').filter(|byte| **byte == b' ').count() != 2 {
         return Err(Fault::malformed("request-line"));
     }
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        // `delete` is another method than `DELETE` (RFC 9110 section 9.1), and the same to some servers.
+        return Err(Fault::malformed("method-case"));
+    }
     let fields = fields(parsed.headers)?;
     let nominated = fields.nominated()?;
+    check_ranges(&fields)?;
     let (target, host) = (target::target(method, text)?, host(&fields, minor)?);
     if let (Target::Absolute(one, _) | Target::Authority(one), Some(other)) = (&target, &host) {
         // RFC 9112 section 3.2.2 has a proxy ignore `Host`; some servers do not.
@@ -196,28 +207,24 @@ fn fields(parsed: &[httparse::Header<'_>]) -> Result<Fields, Fault> {
         if field.name.is_empty() || !field.name.bytes().all(is_token_byte) {
             return Err(Fault::malformed("field-name"));
         }
-        // Where programs get fields as variables, `Content_Length` is `Content-Length`.
-        let meant = field.name.to_ascii_lowercase().replace('_', "-");
-        let is_disguised = field.name.contains('_')
-            && [
-                "content-length",
-                "transfer-encoding",
-                "host",
-                "connection",
-                "authorization",
-                "proxy-authorization",
-            ]
-            .contains(&meant.as_str());
-        if is_disguised {
-            return Err(Fault::malformed("disguised-field"));
-        }
         let value = field.value.trim_ascii();
         if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(Fault::malformed("field-value"));
         }
-        Ok(Field { name: field.name.to_owned(), value: value.to_vec() })
+        let field = Field { name: field.name.to_owned(), value: value.to_vec() };
+        if NOT_TO_DISGUISE.iter().any(|name| field.means(name) && !field.is(name)) {
+            return Err(Fault::malformed("disguised-field"));
+        }
+        Ok(field)
     };
     Ok(Fields(parsed.iter().map(one).collect::<Result<_, _>>()?))
+}
+
+fn check_ranges(fields: &Fields) -> Result<(), Fault> {
+    const WRONG: Fault = Fault::malformed("ranges");
+    let ranges = fields.one("range", WRONG)?;
+    let count = ranges.map_or(0, |field| field.value.split(|byte| *byte == b',').count());
+    if count > MOST_RANGES { Err(WRONG) } else { Ok(()) }
 }
 
 fn host(fields: &Fields, minor: u8) -> Result<Option<Authority>, Fault> {

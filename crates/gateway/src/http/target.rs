@@ -102,7 +102,8 @@ pub fn authority(text: &str) -> Result<Authority, Fault> {
                 "" => None,
                 after => Some(after.strip_prefix(':').ok_or(WRONG)?),
             };
-            (Host::Address(address.into()), port)
+            // IPv4 in the clothes of IPv6 is IPv4 to the kernel, and to rules.
+            (Host::Address(IpAddr::from(address).to_canonical()), port)
         }
         None => {
             let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
@@ -224,6 +225,9 @@ fn unescaped(segment: &str) -> Result<(String, String), Fault> {
         }
         meant.push(value);
     }
+    if is_overlong(&meant) {
+        return Err(Fault::malformed("overlong"));
+    }
     let meant = String::from_utf8_lossy(&meant).into_owned();
     let twice = meant.to_ascii_lowercase();
     if ["%2e", "%2f", "%5c", "%00", "%25"].iter().any(|escape| twice.contains(escape)) {
@@ -234,6 +238,28 @@ fn unescaped(segment: &str) -> Result<(String, String), Fault> {
         return Err(Fault::malformed("hidden-dots"));
     }
     Ok((written, meant))
+}
+
+/// Whether bytes have a character in more bytes of UTF-8 than it takes (RFC 3629 section 10): to some servers `%C0%AF` is a slash.
+fn is_overlong(bytes: &[u8]) -> bool {
+    bytes
+        .windows(2)
+        .any(|two| matches!(two, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
+}
+
+impl Path {
+    /// What rules would see if what follows a `;` in each segment were parameters, which some servers take away; `None` if there are none.
+    pub fn without_parameters(&self) -> Option<String> {
+        if !self.judged.contains(';') {
+            return None;
+        }
+        let segments: Vec<&str> =
+            self.judged.split('/').map(|it| it.split(';').next().unwrap_or_default()).collect();
+        let last = segments.len() - 1;
+        let kept = segments.iter().enumerate().filter(|(i, it)| *i == last || !it.is_empty());
+        let kept: Vec<&str> = kept.map(|(_, it)| *it).collect();
+        Some(format!("/{}", kept.join("/")))
+    }
 }
 
 impl fmt::Display for Path {

@@ -197,7 +197,9 @@ pub(super) fn judge(
     };
     let client = ends.client.ip();
     let question = || asked.question(client, &request.method);
-    match shared.decide(gateway, question, || decide::decide(gateway, client, &request.method, &asked)) {
+    let decided = || decide::decide(gateway, client, &request.method, &asked);
+    let decision = shared.decide(gateway, question, decided);
+    match decide::alike(gateway, client, request, &asked, decision) {
         Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
         Decision::Authenticate(rule) => Judged::Unknown(rule, asked),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {

@@ -159,6 +159,12 @@ fn proves_connection(request: &Request) -> bool {
         .any(|field| ["basic", "digest", "bearer"].iter().all(|scheme| !is_of(&field.value, scheme)))
 }
 
+/// Whether the next client on the connection gets an answer to its own request. A server that reads no body where one was sent takes it for a request, and
+/// its answer to that may come late (CL.0, TE.0).
+fn leaves_nothing(request: &Request) -> bool {
+    matches!(request.body, Length::None | Length::Bytes(0)) && !proves_connection(request)
+}
+
 fn of_request(broken: Broken) -> Fault {
     match broken {
         Broken::Slow => Fault::with_status(408, "slow-body"),
@@ -278,7 +284,7 @@ async fn answer_with(
         return Next::Abort;
     }
     exchange.record(answer.status, None, bytes);
-    if answer.persists && is_all_sent && server.buffer.is_empty() && !proves_connection(request) {
+    if answer.persists && is_all_sent && server.buffer.is_empty() && leaves_nothing(request) {
         // Each thread has its part of them.
         let most = (gateway.limits.pooled as usize).div_ceil(local.threads);
         local.pool.borrow_mut().put(

@@ -616,7 +616,7 @@ fn files(section: &Section<'_>, key: &'static str, help: &str, c: &mut Collector
 /// A host's name or address; with a pattern, too.
 fn host(word: &str, or_pattern: bool) -> Option<String> {
     if let Ok(address) = word.parse::<IpAddr>() {
-        return Some(address.to_string());
+        return Some(address.to_canonical().to_string());
     }
     let name = if or_pattern { word.strip_prefix("*.").unwrap_or(word) } else { word };
     hosts::is_name(name).then(|| word.to_owned())
