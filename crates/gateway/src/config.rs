@@ -123,6 +123,8 @@ pub struct Rule {
     pub largest_request: Option<u64>,
     /// Bytes of an answer's body at most.
     pub largest_answer: Option<u64>,
+    /// Types of an answer's content that pass: `text/html`, `image/*`, and with `!` before them those that do not; none: every type.
+    pub content_types: Vec<String>,
     /// Whether what begins in the tunnel of `CONNECT` must be TLS for the host that it names.
     pub server_name: bool,
     /// Of DNS: whether names and addresses of private networks may come from name servers.

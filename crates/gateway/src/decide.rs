@@ -188,7 +188,9 @@ fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, method: &str, asked: 
             .path
             .as_ref()
             .is_some_and(|path| rule.paths.iter().any(|pattern| glob(pattern, &path.judged)));
-    by_source && by_host && by_method && by_path
+    // What a tunnel carries has no type that could be seen.
+    let by_kind = rule.content_types.is_empty() || !asked.is_tunnel;
+    by_kind && by_source && by_host && by_method && by_path
 }
 
 /// `*.example.com` is every name below `example.com`, and not that itself.

@@ -8,6 +8,7 @@ mod plain;
 use gateway::config::{Gateway, Limits, Mode, Rule, Server};
 use gateway::exchange::{Outcome, pass_on};
 use gateway::hello::{self, Hello};
+use gateway::http::{head, media};
 use plain::rule;
 
 fn strings(words: &[&str]) -> Vec<String> {
@@ -150,6 +151,56 @@ fn fields_that_servers_believe_and_no_client_may_say_do_not_go_on() {
             "{lines}"
         );
     }
+}
+
+#[test]
+fn answers_of_other_types_than_a_rule_has_do_not_pass() {
+    let images = ["image/*", "text/html", "!image/svg+xml"].as_slice();
+    let no_programs = ["!application/x-msdownload", "!application/octet-stream"].as_slice();
+    let of = |kind: &str| format!("Content-Type: {kind}\r\n");
+    for (words, lines, expected) in [
+        (images, of("text/html"), None),
+        (images, of("TEXT/HTML ; charset=utf-8"), None),
+        (images, of("image/png"), None),
+        (images, of("image/svg+xml"), Some("content-type")),
+        (images, of("imagex/png"), Some("content-type")),
+        (images, of("text/html5"), Some("content-type")),
+        (images, of("application/zip"), Some("content-type")),
+        (images, String::new(), Some("no-content-type")),
+        (images, of("text/html") + &of("application/zip"), Some("two-content-types")),
+        (images, of("text/html") + &of("text/html"), Some("two-content-types")),
+        (images, of("application/zip, text/html"), Some("content-type")),
+        (images, of("text/html; a=b, application/zip"), Some("content-type")),
+        (images, of("text/html application/zip"), Some("content-type")),
+        (images, of("text"), Some("content-type")),
+        (images, of(""), Some("content-type")),
+        (images, of("image/"), Some("content-type")),
+        (no_programs, of("application/zip"), None),
+        (no_programs, of("Application/X-MSDownload"), Some("content-type")),
+        (no_programs, of("application/octet-stream;x"), Some("content-type")),
+        // The types of its parts stand inside.
+        (no_programs, of("multipart/byteranges; boundary=x"), Some("content-type")),
+        (["multipart/byteranges"].as_slice(), of("multipart/byteranges; boundary=x"), None),
+        (no_programs, String::new(), Some("no-content-type")),
+        ([].as_slice(), String::new(), None),
+    ] {
+        let bytes = format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 1\r\n\r\nx");
+        let (answer, _) = head::answer("GET", bytes.as_bytes(), gateway().limits.head()).unwrap().unwrap();
+        let found = media::refusal(&strings(words), &answer);
+        assert_eq!(found.map(|fault| fault.reason), expected, "{words:?} {lines}");
+    }
+    for (method, bytes) in [
+        ("GET", "HTTP/1.1 304 Not Modified\r\n\r\n"),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Type: application/zip\r\n\r\n"),
+        ("GET", "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"),
+    ] {
+        let (answer, _) = head::answer(method, bytes.as_bytes(), gateway().limits.head()).unwrap().unwrap();
+        assert_eq!(media::refusal(&strings(images), &answer), None, "nothing comes: {bytes}");
+    }
+    let only = Rule { content_types: strings(images), ..rule("types", true) };
+    let typed = Gateway { rules: vec![only], ..gateway() };
+    let connect = "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n";
+    assert_eq!(outcome(&typed, connect), "403 no-rule", "no type is seen in a tunnel");
 }
 
 #[test]

@@ -259,6 +259,25 @@ fn a_page_says_why_and_has_nothing_of_the_request() {
 }
 
 #[test]
+fn answers_of_other_types_end_here_and_clients_do_not_guess() {
+    for (types, path, code, reason) in [
+        ("image/*", "/typed", 200, ("carried", 200)),
+        ("!image/*", "/typed", 403, ("content-type", 403)),
+        ("image/*", "/length", 403, ("no-content-type", 403)),
+        ("image/*", "/close", 403, ("no-content-type", 403)),
+    ] {
+        let bed = bed(|gateway| gateway.rules[0].content_types = vec![types.to_owned()]);
+        let (answer, is_good) = bed.ask(&bed.get(path, "Connection: close\r\n"));
+        assert_eq!((status(&answer), is_good), (code, true), "{types} {path}");
+        assert_eq!(bed.event(), (reason.0.to_owned(), reason.1), "{types} {path}");
+        let options = answer.matches("X-Content-Type-Options").count();
+        assert_eq!(options, usize::from(code == 200), "{answer}");
+        assert!(code != 200 || answer.contains("X-Content-Type-Options: nosniff\r\n"), "{answer}");
+        assert_eq!(bed.server.counts().refused, u64::from(code != 200), "{types} {path}");
+    }
+}
+
+#[test]
 fn slow_clients_and_too_many_of_them_are_turned_away() {
     let bed = bed(|gateway| {
         gateway.limits.connections_per_client = 2;

@@ -178,6 +178,8 @@ pub struct GatewayRule {
     pub largest_request: Option<u64>,
     /// Bytes of an answer's body at most.
     pub largest_answer: Option<u64>,
+    /// Types of an answer's content that pass, and with `!` before them those that do not; none: every type.
+    pub content_types: Vec<String>,
     /// Whether tunnels must be TLS for the host that they name.
     pub server_name: bool,
     /// Of DNS: whether names and addresses of private networks may come from name servers.

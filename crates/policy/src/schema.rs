@@ -73,6 +73,7 @@ tables! {
                                "forward_to", "local", "views", "cache", "rate", "users_file"];
     GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "hosts_file", "paths", "methods", "schedule",
                                             "largest_request", "largest_answer", "server_name", "log", "enabled", "types", "private_answers",
+                                            "content_types",
                                             "users"];
     GATEWAY_VIEW "[[gateways.NAME.views]]" ["description", "source", "file", "entries"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];

@@ -62,7 +62,7 @@ fn the_guide_of_gateways_has_policies_without_errors() {
     let count = blocks
         .map(|text| no_errors_and_no_warnings(Path::new("gateways"), &format!("{zones}{text}")))
         .count();
-    assert_eq!(count, 7);
+    assert_eq!(count, 8);
 }
 
 fn no_errors_and_no_warnings(path: &Path, text: &str) {

@@ -77,6 +77,10 @@ fn answer(path: &str, body: &[u8]) -> (Vec<u8>, Then) {
         "/echo" => {
             ([ok(&format!("Content-Length: {}\r\n", body.len()), ""), body.to_vec()].concat(), Then::GoOn)
         }
+        "/typed" => (
+            ok("Content-Type: image/png\r\nX-Content-Type-Options: none\r\nContent-Length: 5\r\n", "hello"),
+            Then::GoOn,
+        ),
         "/leave" => (ok("Content-Length: 2\r\nConnection: close\r\n", "ok"), Then::Close),
         "/endless" => (ok("", "hello"), Then::Flood),
         other => panic!("{other}"),

@@ -5,6 +5,7 @@ pub mod basic;
 pub mod body;
 pub mod field;
 pub mod head;
+pub mod media;
 pub mod target;
 pub mod write;
 

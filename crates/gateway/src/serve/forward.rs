@@ -8,7 +8,7 @@ use crate::decide::{self, Asked};
 use crate::exchange;
 use crate::http::body::Length;
 use crate::http::head::{self, Answer, Request};
-use crate::http::{Fault, write};
+use crate::http::{Fault, media, write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -236,16 +236,21 @@ async fn hear(exchange: &Exchange<'_>, server: &TcpStream, buffer: &mut Buffer) 
 async fn answer_with(
     exchange: &Exchange<'_>,
     mut server: Server,
-    answer: Answer,
+    mut answer: Answer,
     is_all_sent: bool,
     up: u64,
 ) -> Next {
     let Exchange { local, stream, gateway, request, asked, .. } = *exchange;
-    let most = gateway.rules[exchange.rule].largest_answer;
-    if !decide::fits(answer.body, most) {
+    let rule = &gateway.rules[exchange.rule];
+    let (most, types) = (rule.largest_answer, &rule.content_types);
+    let too_large = (!decide::fits(answer.body, most)).then_some(Fault::with_status(403, "answer-too-large"));
+    if let Some(fault) = media::refusal(types, &answer).or(too_large) {
         super::relay::abort(server.stream);
-        let next = exchange.refuse(Fault::with_status(403, "answer-too-large")).await;
+        let next = exchange.refuse(fault).await;
         return if is_all_sent { next } else { Next::Abort };
+    }
+    if !types.is_empty() {
+        media::forbid_sniffing(&mut answer.fields);
     }
     let as_length = exchange::client_length(answer.body, request.minor);
     let persists = request.persists && is_all_sent && as_length != Length::UntilClose;

@@ -20,6 +20,7 @@ pub(crate) fn rule(name: &str, allow: bool) -> Rule {
         users: Vec::new(),
         largest_request: None,
         largest_answer: None,
+        content_types: Vec::new(),
         server_name: false,
         private_answers: false,
         log: false,

@@ -521,7 +521,7 @@ fn rule<'t>(
     }
     let methods = match speaks {
         Some(Speaks::Ftp) => {
-            ftp::only_of(section, &["paths", "server_name"], "http", c);
+            ftp::only_of(section, &["paths", "content_types", "server_name"], "http", c);
             words(section, "methods", ftp::method, &ftp::method_help(), c)
         }
         Some(Speaks::Dns) => dns::types(section, hosts.as_deref().unwrap_or_default(), c),
@@ -531,12 +531,13 @@ fn rule<'t>(
     let schedule = schedule(section, root, schedules, c);
     let largest_request = size(section, "largest_request", c);
     let largest_answer = size(section, "largest_answer", c);
+    let content_types = words(section, "content_types", content_type, CONTENT_TYPE_HELP, c);
     let server_name = section.flag("server_name", c).unwrap_or(false);
     let private_answers = section.flag("private_answers", c).unwrap_or(false);
     let log = section.flag("log", c).unwrap_or(false);
     let enabled = section.flag("enabled", c).unwrap_or(true);
     if allow == Some(false) {
-        for key in ["largest_request", "largest_answer", "server_name", "private_answers"] {
+        for key in ["largest_request", "largest_answer", "content_types", "server_name", "private_answers"] {
             if section.value(key).is_some() {
                 let help = format!("take `{key}` out, or write action = \"allow\"");
                 c.report(section.key_span(key), format!("`{key}` needs a rule that allows"), Some(help));
@@ -555,6 +556,7 @@ fn rule<'t>(
         schedule: schedule?,
         largest_request: largest_request?,
         largest_answer: largest_answer?,
+        content_types: content_types?,
         server_name,
         private_answers,
         log,
@@ -567,6 +569,8 @@ const HOSTS_FILE_HELP: &str = "write the path of a file with a host a line: \"/e
 const PATH_HELP: &str =
     "write the path as it is meant, without escapes and without its query, with * for anything: \"/pub/*\"";
 const METHOD_HELP: &str = "write methods as they are sent: \"GET\", \"HEAD\", \"CONNECT\"";
+
+const CONTENT_TYPE_HELP: &str = "write types of content as servers say them, \"text/html\" or \"image/*\", with ! before those that may not come";
 
 /// The words of a key as they are compared; none if the key is not there.
 fn words(
@@ -633,6 +637,17 @@ fn path(word: &str) -> Option<String> {
 fn method(word: &str) -> Option<String> {
     let is_good = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     (!word.is_empty() && word.len() <= 32 && word.bytes().all(is_good)).then(|| word.to_owned())
+}
+
+/// `text/html`, `image/*`, and either with `!` before it.
+fn content_type(word: &str) -> Option<String> {
+    let (kind, subtype) = word.strip_prefix('!').unwrap_or(word).split_once('/')?;
+    let is_token = |text: &str| {
+        (1..=127).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    let is_good = is_token(kind) && kind.as_bytes()[0] != b'!' && (subtype == "*" || is_token(subtype));
+    is_good.then(|| word.to_ascii_lowercase())
 }
 
 fn schedule(

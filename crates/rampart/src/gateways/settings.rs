@@ -98,6 +98,7 @@ fn rule<'p>(rule: &'p GatewayRule, is_of_dns: bool, host_files: &mut Vec<&'p str
         users: rule.users.clone(),
         largest_request: rule.largest_request,
         largest_answer: rule.largest_answer,
+        content_types: rule.content_types.clone(),
         server_name: rule.server_name,
         private_answers: rule.private_answers,
         log: rule.log,

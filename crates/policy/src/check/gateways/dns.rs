@@ -146,7 +146,12 @@ fn entries(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<HostEntry
 
 /// Types of records.
 pub(super) fn types(section: &Section<'_>, hosts: &[String], c: &mut Collector<'_>) -> Option<Vec<String>> {
-    only_of(section, &["paths", "methods", "largest_request", "largest_answer", "server_name"], "http", c);
+    only_of(
+        section,
+        &["paths", "methods", "content_types", "largest_request", "largest_answer", "server_name"],
+        "http",
+        c,
+    );
     if let Some(address) = hosts.iter().find(|host| is_address(host)) {
         let help =
             "write names, or those of `in-addr.arpa` and `ip6.arpa` for questions about addresses".to_owned();
