@@ -186,7 +186,21 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 	return kind == TCP_ACK && !p->data_bytes ? 0 : REASON_TCP_STATE;
 }
 
-/* Both ends sent a SYN; it is open when both are acknowledged. A SYN of another number is the newer one, and not acknowledged. */
+static __always_inline void track_fin(struct flow *flow, const struct packet *p)
+{
+	__u8 both = FLOW_FIN_OF(0) | FLOW_FIN_OF(1);
+
+	if (p->tcp_flags & TCP_FIN)
+		flow->flags |= FLOW_FIN_OF(p->side & 1);
+	if (flow->flags & both)
+		move(flow, FLOW_ESTABLISHED, FLOW_FIN);
+	if ((flow->flags & both) == both)
+		move(flow, FLOW_FIN, FLOW_LAST_ACK);
+	if (flow->state == FLOW_LAST_ACK && flow->acked[0] == flow->end[1] && flow->acked[1] == flow->end[0])
+		move(flow, FLOW_LAST_ACK, FLOW_TIME_WAIT);
+}
+
+/* Both ends sent a SYN; it is open when both are acknowledged, and may be closing by then. A SYN of another number is the newer one, and not acknowledged. */
 static __always_inline int track_syn_both(struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1;
@@ -207,21 +221,8 @@ static __always_inline int track_syn_both(struct flow *flow, const struct packet
 		move(flow, FLOW_SYN_BOTH, FLOW_ESTABLISHED);
 		note_answered(flow);
 	}
+	track_fin(flow, p);
 	return 0;
-}
-
-static __always_inline void track_fin(struct flow *flow, const struct packet *p)
-{
-	__u8 both = FLOW_FIN_OF(0) | FLOW_FIN_OF(1);
-
-	if (p->tcp_flags & TCP_FIN) {
-		flow->flags |= FLOW_FIN_OF(p->side & 1);
-		move(flow, FLOW_ESTABLISHED, FLOW_FIN);
-		if ((flow->flags & both) == both)
-			move(flow, FLOW_FIN, FLOW_LAST_ACK);
-	}
-	if (flow->state == FLOW_LAST_ACK && flow->acked[0] == flow->end[1] && flow->acked[1] == flow->end[0])
-		move(flow, FLOW_LAST_ACK, FLOW_TIME_WAIT);
 }
 
 /* A segment of a connection that both ends know. Behind the SYNs an end drops what has no acknowledgement (RFC 9293 section
