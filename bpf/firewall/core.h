@@ -225,7 +225,7 @@ __noinline int is_refused(struct packet *p, struct flow *flow)
 	return p->action != ACTION_ALLOW || (is_of_gateway(flow) && gateway_of_rule(p) != gateway_of(flow));
 }
 
-/* Whether a new policy will end the flow that an error is about. That is left to the flow's next packet, whose sender is to have an answer. */
+/* Whether a new policy will end the flow that an error is about, or that a later fragment is of. That is left to the flow's next packet, whose sender is to have an answer. */
 static __always_inline bool is_about_refused(void *ctx, struct packet *p, const enum hook hook)
 {
 	struct flow *flow = lookup(&flows, p->record & RECORD_MASK);
@@ -273,9 +273,9 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	if (is_from_self(p, hook) || (p->family == 4 && !p->source[0]) || across(p))
 		return 0;
 	address_of(p->source, p->family, &source);
-	/* Of its own link, and no further. */
+	/* Of its own link, and no further. Hosts of two links may have the same one of IPv6, and our own is one of each. */
 	if (is_link_local(&source))
-		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
+		return p->to == ZONE_SELF && (p->family == 6 || !is_local(&source)) ? 0 : REASON_SOURCE;
 	if (hook == HOOK_NETFILTER)
 		return 0;
 	reason = check_route_back(ctx, &source, p->from, hook);
@@ -509,10 +509,19 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 			if (reason == REASON_FRAGMENT_UNKNOWN && keep_fragment_at(ctx, p, hook))
 				return VERDICT_KEPT;
 		}
-		return reason ? drop(p, reason) : VERDICT_NEXT;
+		if (reason)
+			return drop(p, reason);
+		/* The kernel sends it to another zone than its first fragment. */
+		if ((hook == HOOK_NETFILTER || hook == HOOK_OUT) && p->to != way)
+			return drop(p, REASON_FLOW_ZONE);
+		related = RELATED_FRAGMENT;
+	} else {
+		related = relate_at(ctx, p, hook);
 	}
-	related = relate_at(ctx, p, hook);
-	if (related == RELATED_PASSES && is_about_refused(ctx, p, hook)) {
+	if ((related == RELATED_PASSES || (related == RELATED_FRAGMENT && !(p->flags & PACKET_STATELESS))) &&
+	    is_about_refused(ctx, p, hook)) {
+		if (related == RELATED_FRAGMENT)
+			return drop(p, refusal_of(p));
 		related = RELATED_NOT;
 		p->flags &= ~PACKET_TRANSLATED;
 		p->gateway = 0;
@@ -527,6 +536,8 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		if (reason)
 			return drop(p, reason);
 		tally(TALLY_RELATED, 1);
+		return VERDICT_NEXT;
+	case RELATED_FRAGMENT:
 		return VERDICT_NEXT;
 	case RELATED_FALSE:
 		return drop(p, REASON_ICMP_UNRELATED);
@@ -616,22 +627,21 @@ static __always_inline enum verdict meet_at(void *ctx, struct packet *p, const e
 /*
  * Sends a packet of a known flow on. Its route may lead to another zone than the flow is known by: a tunnel is down, and what was
  * meant for it would leave in clear. Then the policy is asked about that zone. The responder is in that zone from now on; of an
- * initiator that sends by one zone and is reached by another both are asked, each time. `way` is the zone that the packet leaves to where
- * the kernel has already decided that.
+ * initiator that sends by one zone and is reached by another both are asked, each time. Where the kernel has already
+ * decided where the packet leaves to, `p->to` says so.
  */
-static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, struct flow *flow, const enum hook hook, __u8 way)
+static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
 {
 	__u32 to = (p->side & 1) ^ 1;
 	enum verdict verdict = VERDICT_NEXT;
 
-	if (hook == HOOK_OUT || hook == HOOK_NETFILTER) {
-		p->to = way;
-	} else if (p->to == ZONE_SELF && is_of_gateway(flow)) {
-		p->gateway = gateway_of(flow);
-		return send(ctx, p, hook);
-	} else if (p->to == ZONE_SELF) {
+	if (hook != HOOK_OUT && hook != HOOK_NETFILTER && p->to == ZONE_SELF) {
+		if (is_of_gateway(flow)) {
+			p->gateway = gateway_of(flow);
+			return send(ctx, p, hook);
+		}
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
-	} else {
+	} else if (hook != HOOK_OUT && hook != HOOK_NETFILTER) {
 		verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 		if (verdict == VERDICT_ELSEWHERE)
 			verdict = VERDICT_NEXT;
@@ -688,9 +698,11 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		return verdict;
 	if (over)
 		return begin_anew(ctx, p, hook);
+	if (hook == HOOK_OUT || hook == HOOK_NETFILTER)
+		p->to = way;
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
-	return send_of_flow(ctx, p, flow, hook, way);
+	return send_of_flow(ctx, p, flow, hook);
 }
 
 #endif

@@ -5,6 +5,8 @@
  * together finds each byte once, and reads what was judged here (RFC 1858, RFC 3128, RFC 5722). Parts that overlap, or that
  * contradict each other about where the datagram ends, end all of it.
  *
+ * What follows the first fragment passes as long as its flow does: not when that has ended, and not when a new policy refuses it.
+ *
  * Nothing is put together here. A fragment that comes before its first is kept until that has come (early.h), or dropped.
  *
  * A source has a share of the table, an IPv6 source with its /64: whatever it sends, most of the table is not its own. Within its
@@ -59,7 +61,7 @@ struct datagram {
 	__u16 end;		/* where the last fragment ends; 0: it has not come */
 	__u16 reach;		/* where the farthest part ends */
 	struct datagram_part part[DATAGRAM_PARTS];
-	__u32 pad_line;
+	__u32 generation;	/* of the policy that allowed it; of one that is of a flow the flow says */
 };
 
 _Static_assert(sizeof(struct datagram) == 128, "two cache lines");
@@ -174,6 +176,14 @@ static __always_inline void extend_segment(__u32 record, __u32 number, __u32 sid
 		flow->end[side & 1] = end;
 }
 
+/* Whether what allowed a datagram still holds: its flow, if it has one, or else the policy, which knows nothing of it but its first fragment. */
+static __always_inline bool outlives(__u32 record, __u32 number, __u32 generation)
+{
+	const struct flow *flow = lookup(&flows, record);
+
+	return number ? flow && flow->number + 1 == number : generation == settings.generation;
+}
+
 /*
  * A fragment meets what is known of its datagram. 0, or why it is dropped. A first fragment of a datagram that is not known may go on to
  * be judged, and so may one in whose place others pass only after it; a later one goes where its first went.
@@ -189,7 +199,7 @@ __noinline int meet_datagram(struct packet *p)
 	places = places_of(p);
 	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
 		struct datagram *d = datagram_at(&places, probe);
-		__u32 from = p->fragment_offset, to = from + part_bytes(p), record, number, start;
+		__u32 from = p->fragment_offset, to = from + part_bytes(p), record, number, start, generation;
 		int reason = REASON_FRAGMENT_UNKNOWN;
 		bool ends_here, is_translated;
 		__u8 side;
@@ -204,14 +214,17 @@ __noinline int meet_datagram(struct packet *p)
 		record = d->record;
 		number = d->number;
 		start = d->start;
+		generation = d->generation;
 		side = d->side;
 		is_translated = d->is_translated;
 		p->to = d->to;
 		bpf_spin_unlock(&d->lock);
 		if (reason)
 			return reason;
-		if (is_translated && is_later) {
-			p->flags |= PACKET_TRANSLATED;
+		if (is_later) {
+			if (!outlives(record, number, generation))
+				return REASON_FRAGMENT_UNKNOWN;
+			p->flags |= (is_translated ? PACKET_TRANSLATED : 0) | (number ? 0 : PACKET_STATELESS);
 			p->record = slot_of(0, number - 1, record);
 			p->side = side;
 		}
@@ -277,6 +290,7 @@ __noinline int note_first_fragment(struct packet *p)
 	d->to = p->to;
 	d->side = p->side;
 	d->is_translated = !!(p->flags & PACKET_TRANSLATED);
+	d->generation = p->generation ? p->generation : settings.generation;
 	d->state = DATAGRAM_OPEN;
 	d->part[0] = (struct datagram_part){ 0, part_bytes(p) };
 	d->parts = 1;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <linux/bpf.h>
 #include <linux/types.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "../abi/firewall.h"
 #include "../net/headers.h"
@@ -88,6 +89,14 @@ struct packet {
 static __always_inline bool is_from_self(const struct packet *p, const enum hook hook)
 {
 	return hook == HOOK_NETFILTER ? p->flags & PACKET_FROM_SELF : hook == HOOK_OUT;
+}
+
+/* RFC 3927 section 2.7, RFC 4291 section 2.5.6: routers forward nothing from or to link-local addresses. */
+static __always_inline bool is_of_link(__u8 family, __be32 first)
+{
+	if (family == 4)
+		return (first & bpf_htonl(0xffff0000)) == bpf_htonl(0xa9fe0000);
+	return (first & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
 /* Whether a packet does not reach the zone that it is for, because its hop limit is used up. It is answered, and changes nothing. */

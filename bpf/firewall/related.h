@@ -16,6 +16,7 @@ enum related {
 	RELATED_NOT = 0,	/* no flow is known: the policy decides */
 	RELATED_PASSES = 1,
 	RELATED_FALSE = 2,
+	RELATED_FRAGMENT = 3,	/* no error: a later fragment of a datagram whose first was allowed */
 };
 
 #define QUOTED_BYTES 8	/* of the transport header are always quoted (RFC 792) */

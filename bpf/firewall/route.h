@@ -265,10 +265,9 @@ static __always_inline bool is_link_broadcast(__be32 destination)
 	return kind && *kind == LOCAL_BROADCAST;
 }
 
-/* RFC 4291 section 2.5.6: routers do not forward to link-local addresses. The kernel would need an interface. */
 static __always_inline bool is_link_local(const struct address *address)
 {
-	return address->ip_version == 6 && (address->words[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+	return is_of_link(address->ip_version, address->words[0]);
 }
 
 static __always_inline enum route_kind kind_of_answer(long answer)

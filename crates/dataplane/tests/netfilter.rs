@@ -244,6 +244,46 @@ fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
     assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame(254)).words(), "default-deny");
 }
 
+/// The kernel of Linux forwards to link-local addresses of IPv4, if it has a route there, and to those of IPv6 back into their link.
+#[test]
+fn needs_root_nothing_is_forwarded_to_or_from_a_link_local_address() {
+    let (mut bed, Interfaces([inside, outside, _])) = bed(POLICY);
+    for (ends, firewall) in
+        [(["198.18.1.2", "169.254.7.7"], "198.18.1.1"), (["2001:2:0:1::2", "fe80::7"], "2001:2:0:1::1")]
+    {
+        let mut ask = |place: Place, words: String, interfaces: [u32; 2]| {
+            bed.ask(place, interfaces, &testkit::packet::frame(&format!("window=1000 {words}"))).words()
+        };
+        let [host, link] = ends;
+        let to_it = [inside, outside];
+        assert_eq!(ask(Place::Forward, format!("{host} > {link} udp 5>6"), to_it), "destination");
+        assert_eq!(ask(Place::Forward, format!("{host} > {link} tcp 5>80 S seq=1"), to_it), "destination");
+        assert_eq!(ask(Place::Forward, format!("{link} > {host} udp 5>53"), [outside, inside]), "source");
+        // What its neighbours ask of the machine itself is no forwarding.
+        assert_eq!(ask(Place::In, format!("{link} > {firewall} udp 68>67"), [inside, 0]), "up");
+    }
+}
+
+/// A later fragment goes where its first went, or nowhere: what may go through a tunnel only does not go around it in pieces.
+#[test]
+fn needs_root_a_fragment_whose_route_has_moved_to_another_zone_is_dropped() {
+    let (mut bed, Interfaces([inside, outside, tunnel])) = bed(TWO_WAYS);
+    let namespace = Arc::clone(bed.namespace());
+    namespace.within(|| bed.firewall_mut().ports.attach("side0", "tunnel", Hook::Netfilter).unwrap());
+    for ends in ["198.18.1.2 > 192.0.2.1", "2001:2:0:1::2 > 2001:db8::1"] {
+        let mut ask = |words: &str, interfaces: [u32; 2]| {
+            bed.ask(Place::Forward, interfaces, &testkit::packet::frame(&format!("{ends} {words}"))).words()
+        };
+        assert_eq!(ask("id=9 more udp 5>6 data=16 says=100", [inside, tunnel]), "up");
+        assert_eq!(ask("id=9 offset=24 more protocol=17 data=16", [inside, outside]), "flow-zone");
+        assert_eq!(ask("id=9 offset=40 more protocol=17 data=16", [inside, tunnel]), "up");
+        // Its flow moves, where either way is allowed, and so does its next datagram.
+        assert_eq!(ask("udp 5>7", [inside, tunnel]), "up");
+        assert_eq!(ask("id=10 more udp 5>7 data=16 says=100", [inside, outside]), "up");
+        assert_eq!(ask("id=10 offset=24 protocol=17 data=76", [inside, outside]), "up");
+    }
+}
+
 /// A bridge of the kernel's takes no hop from what it asks about (`br_netfilter`), so there may be all of them left, or none.
 #[test]
 fn needs_root_what_a_bridge_of_the_kernels_asks_about_is_followed_whatever_hops_it_has() {

@@ -71,6 +71,7 @@ fn bed(hook: Hook) -> Bed {
          address add 198.19.1.1/24 dev side0
          route add 198.18.3.0/24 via 198.18.1.2
          route add 2001:2:0:3::/64 via 2001:2:0:1::2
+         route add 169.254.0.0/16 via 198.18.2.2
          route add 192.0.2.0/24 via 198.18.2.2 mtu lock 1400
          route add 2001:2:0:5::/64 via 2001:2:0:2::2 mtu lock 1400
          route add unreachable 203.0.113.0/26
@@ -79,6 +80,7 @@ fn bed(hook: Hook) -> Bed {
          -6 route add unreachable 2001:db8:1::/48
          -6 route add prohibit 2001:db8:2::/48
          -6 route add blackhole 2001:db8:3::/48");
+    bed.firewall().add_local_address("169.254.1.1".parse().unwrap()).unwrap();
     bed.firewall().forget_routes().unwrap();
     bed
 }

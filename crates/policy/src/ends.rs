@@ -14,7 +14,7 @@ pub enum Misfit {
     Land,
     /// No host has such a source; or it is of a link alone, and would be forwarded.
     Source,
-    /// No host has such a destination.
+    /// No host has such a destination; or it is of a link alone, and the kernel would forward to it.
     Destination,
     /// The source belongs to the networks of another zone.
     ZoneSource,
@@ -36,6 +36,9 @@ impl Misfit {
         match self {
             Misfit::Land => format!("{} is its source and its destination", packet.source),
             Misfit::Source => format!("no host sends from {} across a router", packet.source),
+            Misfit::Destination if is_of_a_link(packet.destination) => {
+                format!("{} is of one link, and no router forwards to it", packet.destination)
+            }
             Misfit::Destination => format!("no host has the address {}", packet.destination),
             Misfit::ZoneSource => format!("{} belongs to the networks of another zone", packet.source),
         }
@@ -54,7 +57,10 @@ pub fn misfit(policy: &Policy, packet: &Packet) -> Option<Misfit> {
     }
     // Where the kernel forwards it has translated the destination before, and the loopback network may be its own.
     let may_be_loopback = policy.settings.forwarding == Forwarding::Kernel;
-    if is_no_destination(packet.destination, may_be_loopback) {
+    // Elsewhere there is no route to it.
+    let is_beyond =
+        may_be_loopback && packet.from != SELF && packet.to != SELF && is_of_a_link(packet.destination);
+    if is_beyond || is_no_destination(packet.destination, may_be_loopback) {
         return Some(Misfit::Destination);
     }
     if packet.from == SELF {
@@ -63,8 +69,8 @@ pub fn misfit(policy: &Policy, packet: &Packet) -> Option<Misfit> {
     if checks.zones && is_misplaced(policy, packet) {
         return Some(Misfit::ZoneSource);
     }
-    let is_of_a_link = matches!(packet.source, IpAddr::V6(source) if source.is_unicast_link_local());
-    (is_of_a_link && packet.to != SELF && !policy.is_bridged(packet.from)).then_some(Misfit::Source)
+    (is_of_a_link(packet.source) && packet.to != SELF && !policy.is_bridged(packet.from))
+        .then_some(Misfit::Source)
 }
 
 impl Policy {
@@ -72,6 +78,14 @@ impl Policy {
     pub fn is_bridged(&self, zone: ZoneId) -> bool {
         let has = |name: &String| self.bridges.iter().any(|bridge| bridge.interfaces.contains(name));
         self.zones.get(usize::from(zone)).is_some_and(|zone| zone.interfaces.iter().any(has))
+    }
+}
+
+/// RFC 3927 section 2.7, RFC 4291 section 2.5.6.
+fn is_of_a_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
     }
 }
 

@@ -47,6 +47,8 @@ struct Datagram {
     zones: [ZoneId; 2],
     /// The ends of its flow, if it has one, and the sender's first.
     flow: Option<Ends>,
+    /// Which policy allowed it.
+    policy: usize,
     /// What has passed of it.
     parts: Vec<Part>,
     /// Nothing more of it passes.
@@ -89,6 +91,8 @@ pub(crate) enum Way {
 pub(crate) struct Reference {
     pub(crate) policy: Policy,
     pub(crate) at: jiff::Timestamp,
+    /// How many were in force before.
+    policies: usize,
     flows: Vec<Flow>,
     datagrams: Vec<Datagram>,
     /// What the rules were asked, and what they said.
@@ -105,7 +109,7 @@ fn dropped<T>(reason: &str) -> Decided<T> {
 
 impl Reference {
     pub(crate) fn new(policy: Policy, at: jiff::Timestamp) -> Self {
-        Self { policy, at, flows: vec![], datagrams: vec![], asked: vec![] }
+        Self { policy, at, policies: 0, flows: vec![], datagrams: vec![], asked: vec![] }
     }
 
     /// What a line of the rows makes of the policy, if it says so: `reverse_path CHECK`, or `revoke RULE`. Flows stay open.
@@ -120,6 +124,7 @@ impl Reference {
             }
             _ => return None,
         };
+        self.policies += 1;
         self.policy = Policy::parse("rows.toml", &changed).unwrap_or_else(|problems| panic!("{problems}"));
         Some(changed)
     }
@@ -165,7 +170,8 @@ impl Reference {
             let has_flow = !matches!(seen.icmp, Some(Icmp::Error | Icmp::Other));
             let flow = has_flow.then_some([(ends[0], seen.ports.0), (ends[1], seen.ports.1)]);
             let (id, protocol, zones, parts) = (part.id, seen.protocol, [from, to], vec![part]);
-            self.datagrams.push(Datagram { ends, id, protocol, zones, flow, parts, is_refused: false });
+            let (policy, is_refused) = (self.policies, false);
+            self.datagrams.push(Datagram { ends, id, protocol, zones, flow, policy, parts, is_refused });
         }
         if to == 0 {
             return Ok(up());
@@ -176,7 +182,8 @@ impl Reference {
     /// The zone that an allowed packet goes to.
     fn allow(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
         if seen.is_later_part() {
-            return self.meet_datagram(from, seen)?.map_or_else(|| dropped("fragment-unknown"), Ok);
+            let Some(to) = self.meet_datagram(from, seen)? else { return dropped("fragment-unknown") };
+            return self.outlive(from, seen).map(|()| to);
         }
         if seen.icmp == Some(Icmp::Error) {
             if let Some(to) = self.accompany_quoted(from, seen, frame)? {
@@ -233,6 +240,25 @@ impl Reference {
         Ok(Some(datagram.zones[1]))
     }
 
+    /// What follows a first fragment passes as long as its flow does, and what is of no flow as long as the policy that allowed it. Only what
+    /// has ports gets an answer.
+    fn outlive(&self, from: ZoneId, seen: &Seen) -> Decided<()> {
+        let ends = [seen.source, seen.destination];
+        let is_it = |d: &&Datagram| d.is_of(ends, seen.part.unwrap().id, seen.protocol) && d.zones[0] == from;
+        let datagram = self.datagrams.iter().rev().find(is_it).unwrap();
+        let Some(ends) = datagram.flow else {
+            return if datagram.policy == self.policies { Ok(()) } else { dropped("fragment-unknown") };
+        };
+        let Some((flow, _)) = self.find(datagram.protocol, ends) else { return dropped("fragment-unknown") };
+        let verdict = decide(&self.policy, &flow.asked, self.at);
+        let who = if matches!(verdict.decider, Decider::Default) { "default" } else { "rule" };
+        match verdict.action {
+            Action::Allow => Ok(()),
+            Action::Deny => dropped(&format!("{who}-deny")),
+            Action::Reject => dropped(&format!("{who}-reject")),
+        }
+    }
+
     /// An ICMP error about a flow: back to who sent what it quotes, from where that went. `None`: about no flow.
     fn accompany_quoted(&self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<Option<ZoneId>> {
         let inner = &frame[seen.transport + 8..seen.network + seen.ip_bytes];
@@ -273,8 +299,9 @@ impl Reference {
         match (source, self.way(source)) {
             // It asks for an address.
             (IpAddr::V4(v4), _) if v4.is_unspecified() => Ok(()),
-            (IpAddr::V6(v6), _) if v6.is_unicast_link_local() => {
-                if to == 0 {
+            (source, way) if is_of_a_link(source) => {
+                // Hosts of two links may have the same one of IPv6, and our own is one of each.
+                if to == 0 && (source.is_ipv6() || !matches!(way, Way::Own)) {
                     Ok(())
                 } else {
                     dropped("source")
@@ -357,8 +384,11 @@ impl Reference {
         };
         let own =
             ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1", "224.0.0.0/4", "255.255.255.255"];
-        if own.into_iter().chain(["ff00::/8", "198.18.1.255", "198.18.2.255"]).any(inside) {
+        if own.into_iter().chain(["ff00::/8", "198.18.1.255", "198.18.2.255", "169.254.1.1"]).any(inside) {
             return Way::Own;
+        }
+        if is_of_a_link(to) {
+            return Way::Nowhere(Some(Answer::NoRoute));
         }
         if ["198.18.1.0/24", "2001:2:0:1::/64", "198.18.3.0/24", "2001:2:0:3::/64"].into_iter().any(inside) {
             return Way::Link { zone: zone("inside"), macs: INWARD, mtu: MTU };
@@ -453,6 +483,14 @@ fn is_for_us(frame: &[u8], own: &[u8]) -> bool {
 fn is_for_many(destination: IpAddr) -> bool {
     let links = ["198.18.1.255", "198.18.2.255", "255.255.255.255"].map(|a| a.parse::<IpAddr>().unwrap());
     destination.is_multicast() || links.contains(&destination)
+}
+
+/// RFC 3927 section 2.7, RFC 4291 section 2.5.6: of one link, and never forwarded.
+fn is_of_a_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
 }
 
 /// RFC 2131 section 4.1: it may be for an address that nobody has yet.
