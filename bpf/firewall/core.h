@@ -273,8 +273,9 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	if (is_from_self(p, hook) || (p->family == 4 && !p->source[0]) || across(p))
 		return 0;
 	address_of(p->source, p->family, &source);
-	/* Of its own link, and no further. Hosts of two links may have the same one of IPv6, and our own is one of each. */
-	if (is_link_local(&source))
+	/* Of its own link, and no further. Hosts of two links may have the same one of IPv6, and our own is one of each. Where the kernel
+	 * forwards, its routes say how far those of IPv4 go: clouds have their resolver and more at one (is_no_destination()). */
+	if (is_link_local(&source) && (hook != HOOK_NETFILTER || p->family == 6))
 		return p->to == ZONE_SELF && (p->family == 6 || !is_local(&source)) ? 0 : REASON_SOURCE;
 	if (hook == HOOK_NETFILTER)
 		return 0;

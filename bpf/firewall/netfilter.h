@@ -240,8 +240,7 @@ static __always_inline bool claimed_source(struct __sk_buff *ctx, struct address
 			return false;
 		source->ip_version = 4;
 		source->words[0] = v4.source;
-		/* The program at netfilter looks at link-local ones, which have no routes. */
-		return v4.source && !is_link_local(source) && !(v4.protocol == PROTOCOL_TCP && begins_no_connection(ctx, (v4.version_words & 15) << 2));
+		return v4.source && !(v4.protocol == PROTOCOL_TCP && begins_no_connection(ctx, (v4.version_words & 15) << 2));
 	}
 	if (ctx->protocol != bpf_htons(ETHERTYPE_IPV6) ||
 	    bpf_skb_load_bytes_relative(ctx, 0, &v6, sizeof(v6), BPF_HDR_START_NET))

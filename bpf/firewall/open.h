@@ -24,13 +24,14 @@ static __always_inline bool is_no_source(const struct packet *p)
 	return address >> 24 == 127 || address >> 28 >= 14;
 }
 
-/* Destinations that no host has, or none beyond a link, where the kernel would forward to it: this network and class E (RFC 1122 section 3.2.1.3), and of IPv6 the same as of sources. The loopback
- * network is one, unless the kernel has translated the destination and says so. */
+/* Destinations that no host has: this network and class E (RFC 1122 section 3.2.1.3), and of IPv6 the same as of sources. The loopback network
+ * is one, unless the kernel has translated the destination and says so. Where the kernel forwards, a link-local address of IPv6 is one as well;
+ * to those of IPv4 it forwards if it has a route, and containers need it: at 169.254.169.254 clouds have their resolver. */
 static __always_inline bool is_no_destination(const struct packet *p)
 {
 	__u32 address = bpf_ntohl(p->destination[0]);
 
-	if (p->flags & PACKET_FORWARDED && is_of_link(p->family, p->destination[0]))
+	if (p->family == 6 && p->flags & PACKET_FORWARDED && is_of_link(6, p->destination[0]))
 		return 1;
 	if (p->family == 6)
 		return !p->destination[0] && !p->destination[1] &&

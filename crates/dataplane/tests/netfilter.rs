@@ -17,6 +17,7 @@ use policy::Policy;
 use reference::{Reference, Way};
 use seen::Seen;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 const POLICY: &str = include_str!("rows/rows.toml");
@@ -45,6 +46,13 @@ impl Interfaces {
         let Ok(seen) = Seen::read(frame) else { return Some((Place::Forward, self.0[1])) };
         // Somebody else's with our own address: `way_back` drops it at TC.
         if matches!(reference.way(seen.source), Way::Own) {
+            return None;
+        }
+        // Its routes say how far those go.
+        if [seen.source, seen.destination]
+            .iter()
+            .any(|end| matches!(end, IpAddr::V4(end) if end.is_link_local()))
+        {
             return None;
         }
         match reference.way(seen.destination) {
@@ -244,21 +252,23 @@ fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
     assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame(254)).words(), "default-deny");
 }
 
-/// The kernel of Linux forwards to link-local addresses of IPv4, if it has a route there, and to those of IPv6 back into their link.
+/// The kernel of Linux forwards to link-local addresses of IPv6 back into their link, and to those of IPv4 if it has a route there: containers reach
+/// the resolver of a cloud by one.
 #[test]
-fn needs_root_nothing_is_forwarded_to_or_from_a_link_local_address() {
+fn needs_root_link_local_addresses_of_one_version_are_forwarded_to_if_a_rule_allows_it() {
     let (mut bed, Interfaces([inside, outside, _])) = bed(POLICY);
-    for (ends, firewall) in
-        [(["198.18.1.2", "169.254.7.7"], "198.18.1.1"), (["2001:2:0:1::2", "fe80::7"], "2001:2:0:1::1")]
-    {
+    for (ends, firewall, [destination, source]) in [
+        (["198.18.1.2", "169.254.7.7"], "198.18.1.1", ["up", "up"]),
+        (["2001:2:0:1::2", "fe80::7"], "2001:2:0:1::1", ["destination", "source"]),
+    ] {
         let mut ask = |place: Place, words: String, interfaces: [u32; 2]| {
             bed.ask(place, interfaces, &testkit::packet::frame(&format!("window=1000 {words}"))).words()
         };
         let [host, link] = ends;
         let to_it = [inside, outside];
-        assert_eq!(ask(Place::Forward, format!("{host} > {link} udp 5>6"), to_it), "destination");
-        assert_eq!(ask(Place::Forward, format!("{host} > {link} tcp 5>80 S seq=1"), to_it), "destination");
-        assert_eq!(ask(Place::Forward, format!("{link} > {host} udp 5>53"), [outside, inside]), "source");
+        assert_eq!(ask(Place::Forward, format!("{host} > {link} udp 5>6"), to_it), destination);
+        assert_eq!(ask(Place::Forward, format!("{host} > {link} tcp 5>80 S seq=1"), to_it), destination);
+        assert_eq!(ask(Place::Forward, format!("{link} > {host} udp 5>53"), [outside, inside]), source);
         // What its neighbours ask of the machine itself is no forwarding.
         assert_eq!(ask(Place::In, format!("{link} > {firewall} udp 68>67"), [inside, 0]), "up");
     }

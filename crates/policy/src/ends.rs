@@ -56,11 +56,14 @@ pub fn misfit(policy: &Policy, packet: &Packet) -> Option<Misfit> {
         return Some(Misfit::Source);
     }
     // Where the kernel forwards it has translated the destination before, and the loopback network may be its own.
-    let may_be_loopback = policy.settings.forwarding == Forwarding::Kernel;
+    let kernel_forwards = policy.settings.forwarding == Forwarding::Kernel;
     // Elsewhere there is no route to it.
-    let is_beyond =
-        may_be_loopback && packet.from != SELF && packet.to != SELF && is_of_a_link(packet.destination);
-    if is_beyond || is_no_destination(packet.destination, may_be_loopback) {
+    let is_beyond = kernel_forwards
+        && packet.from != SELF
+        && packet.to != SELF
+        && packet.destination.is_ipv6()
+        && is_of_a_link(packet.destination);
+    if is_beyond || is_no_destination(packet.destination, kernel_forwards) {
         return Some(Misfit::Destination);
     }
     if packet.from == SELF {
@@ -69,8 +72,9 @@ pub fn misfit(policy: &Policy, packet: &Packet) -> Option<Misfit> {
     if checks.zones && is_misplaced(policy, packet) {
         return Some(Misfit::ZoneSource);
     }
-    (is_of_a_link(packet.source) && packet.to != SELF && !policy.is_bridged(packet.from))
-        .then_some(Misfit::Source)
+    // How far those of IPv4 go the kernel's routes say, where it forwards.
+    let is_of_a_link = is_of_a_link(packet.source) && !(kernel_forwards && packet.source.is_ipv4());
+    (is_of_a_link && packet.to != SELF && !policy.is_bridged(packet.from)).then_some(Misfit::Source)
 }
 
 impl Policy {
