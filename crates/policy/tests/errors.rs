@@ -271,7 +271,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a type of content twice denied", gateway_rule("action = \"allow\"\ncontent_types = \"!!text/html\""), "`!!text/html` cannot stand in `content_types`"),
         ("a type of content with its parameter", gateway_rule("action = \"allow\"\ncontent_types = \"text/html; charset=x\""), "`text/html; charset=x` cannot stand in `content_types`"),
         ("types of content that are denied", gateway_rule("action = \"deny\"\ncontent_types = \"image/*\""), "`content_types` needs a rule that allows | take `content_types` out"),
-        ("types of content of FTP", gateway(&format!("{FTP}")) + "content_types = \"image/*\"", "`content_types` is for protocol = \"http\""),
+        ("types of content of FTP", gateway(FTP) + "content_types = \"image/*\"", "`content_types` is for protocol = \"http\""),
         ("types of HTTP", gateway_rule("action = \"deny\"\ntypes = \"A\""), "`types` is for protocol = \"dns\""),
         ("published servers of FTP", gateway(&format!("{FTP}mode = \"publish\"")), "`publish` is for protocol = \"http\""),
         ("a head of FTP", gateway(&format!("{FTP}head_bytes = 2000")), "`head_bytes` is for protocol = \"http\""),
