@@ -22,6 +22,8 @@ demo: ## Measure seven firewalls side by side, three to four minutes: a table an
 test: export RAMPART_BENCH_HISTORY := off
 test: export FAILED_TESTS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/failed-tests
 test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
+# Crates depend on it, so cargo itself has to see it: else it builds all of them again each time.
+test: export CLIPPY_ARGS := -Dwarnings
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test && scripts/prepare
 	cargo fmt --all --check
