@@ -14,9 +14,11 @@
 #include "ports.h"
 #include "prefix.h"
 #include "proxy.h"
+#include "reconsider.h"
 #include "reject.h"
 #include "related.h"
 #include "scan.h"
+#include "source.h"
 #include "tables.h"
 #include "tcp_proof.h"
 #include "watch.h"
@@ -144,177 +146,6 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	}
 	count_packet(flow, p);
 	return VERDICT_NEXT;
-}
-
-/* Asks the policy again about a flow, of which this packet goes to a zone: the policy is new, or the zone is. VERDICT_NEXT: it goes on;
- * VERDICT_DROP: it is gone, and `p` says what to do. */
-__noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
-{
-	__u8 zones[2];
-	__u32 mark;
-
-	if (!p || !flow)
-		return VERDICT_NEXT;
-	mark = READ_ONCE(flow->mark);
-	zones[0] = p->side & 1 ? zone : flow->zone[0];
-	zones[1] = p->side & 1 ? flow->zone[1] : zone;
-	judge_flow(p, flow, zones);
-	if (!p->generation)
-		return VERDICT_NEXT;
-	tally(TALLY_JUDGED_AGAIN, 1);
-	if (p->action == ACTION_ALLOW) {
-		mark_again(p, flow, mark);
-		flow->generation = p->generation;
-		return VERDICT_NEXT;
-	}
-	/* Whoever reads of it wants to know where it went. */
-	p->to = zone;
-	if (remove_flow(flow, p->record, END_FORCED))
-		tally(TALLY_REVOKED, 1);
-	return VERDICT_DROP;
-}
-
-/* The same of a flow that the gateway has taken, by the zone that it would lead to. It is gone as well if it is that gateway's no more. */
-__noinline int reconsider_gateways(struct packet *p, struct flow *flow, __u32 zone)
-{
-	__u32 initiator, mark;
-	__u8 zones[2];
-
-	if (!p || !flow)
-		return VERDICT_NEXT;
-	/* It begins anew, and is judged as what it is: it may be another gateway's. */
-	if (is_closed(flow->state) && is_opening(p))
-		return VERDICT_NEXT;
-	mark = READ_ONCE(flow->mark);
-	initiator = flow->initiator & 1;
-	zones[initiator] = flow->zone[initiator];
-	zones[initiator ^ 1] = zone;
-	judge_flow(p, flow, zones);
-	if (!p->generation)
-		return VERDICT_NEXT;
-	tally(TALLY_JUDGED_AGAIN, 1);
-	if (p->action == ACTION_ALLOW && p->extras & EXTRA_GATEWAY && gateway_of_rule(p) == gateway_of(flow)) {
-		mark_again(p, flow, mark);
-		flow->generation = p->generation;
-		return VERDICT_NEXT;
-	}
-	/* Its other end is to hear of it, whatever the rule says. */
-	p->action = ACTION_REJECT;
-	p->to = zone;
-	if (remove_flow(flow, p->record, END_FORCED))
-		tally(TALLY_REVOKED, 1);
-	return VERDICT_DROP;
-}
-
-/* Asks a new policy about a known flow. */
-static __always_inline int judge_again(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
-{
-	if (hook == HOOK_NETFILTER || !is_of_gateway(flow))
-		return reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]);
-	return reconsider_gateways(p, flow, hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow));
-}
-
-/* Whether the policy refuses a flow by now, whose responder would be in the zone `p->to`. There is no room on the stack for more. */
-__noinline int is_refused(struct packet *p, struct flow *flow)
-{
-	if (!p || !flow)
-		return 0;
-	judge_flow_to(p, flow, flow->zone[flow->initiator & 1], p->to, true);
-	if (!p->generation)
-		return 0;
-	return p->action != ACTION_ALLOW || (is_of_gateway(flow) && gateway_of_rule(p) != gateway_of(flow));
-}
-
-/* Whether a new policy will end the flow that an error is about, or that a later fragment is of. That is left to the flow's next packet, whose sender is to have an answer. */
-static __always_inline bool is_about_refused(void *ctx, struct packet *p, const enum hook hook)
-{
-	struct flow *flow = lookup(&flows, p->record & RECORD_MASK);
-	__u8 to = p->to;
-	bool refused;
-
-	if (!flow || flow->generation == settings.generation)
-		return false;
-	p->to = flow->zone[(flow->initiator & 1) ^ 1];
-	if (hook != HOOK_NETFILTER && is_of_gateway(flow))
-		p->to = hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow);
-	refused = is_refused(p, flow);
-	p->to = to;
-	return refused;
-}
-
-/* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to
- * it, if strict by the zone that it came from. 0, or why not. */
-static __always_inline int check_route_back(void *ctx, struct address *source, __u8 from, enum hook hook)
-{
-	struct route route;
-	__u32 kind;
-
-	route_find(ctx, source, whole_tick(), &route, hook);
-	kind = route.kind & ROUTE_KIND;
-	if (kind == ROUTE_LOCAL)
-		return REASON_SOURCE;
-	if (!settings.reverse_path)
-		return 0;
-	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
-		return REASON_REVERSE_PATH;
-	if (settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == from))
-		return 0;
-	return REASON_REVERSE_PATH;
-}
-
-/* The same of a packet. Asked last, because it costs most; at netfilter, which has no helper that asks for routes, where packets come
- * in (way_back). */
-static __always_inline int check_way_back(void *ctx, const struct packet *p, const enum hook hook)
-{
-	struct address source;
-	int reason;
-
-	/* A bridge has no routes. */
-	if (is_from_self(p, hook) || (p->family == 4 && !p->source[0]) || across(p))
-		return 0;
-	address_of(p->source, p->family, &source);
-	/* Of its own link, and no further. Hosts of two links may have the same one of IPv6, and our own is one of each. Where the kernel
-	 * forwards, its routes say how far those of IPv4 go: clouds have their resolver and more at one (is_no_destination()). */
-	if (is_link_local(&source) && (hook != HOOK_NETFILTER || p->family == 6))
-		return p->to == ZONE_SELF && (p->family == 6 || !is_local(&source)) ? 0 : REASON_SOURCE;
-	if (hook == HOOK_NETFILTER)
-		return 0;
-	reason = check_route_back(ctx, &source, p->from, hook);
-	/* Who has no address has no routes. */
-	return reason == REASON_REVERSE_PATH && p->to == ZONE_SELF && is_dhcp_answer(p) ? 0 : reason;
-}
-
-__noinline int check_way_back_xdp(struct xdp_md *ctx, struct packet *p)
-{
-	return p ? check_way_back(ctx, p, HOOK_XDP) : REASON_REVERSE_PATH;
-}
-
-__noinline int check_way_back_tc(struct __sk_buff *ctx, struct packet *p)
-{
-	return p ? check_way_back(ctx, p, HOOK_TC) : REASON_REVERSE_PATH;
-}
-
-static __always_inline int check_way_back_at(void *ctx, struct packet *p, const enum hook hook)
-{
-	/* The firewall's own addresses need no way back. */
-	if (hook == HOOK_OUT)
-		return 0;
-	if (hook == HOOK_NETFILTER)
-		return check_way_back(ctx, p, HOOK_NETFILTER);
-	return hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
-}
-
-/* The source of a packet that passes because of another one, as if it opened a flow. */
-static __always_inline int check_source(void *ctx, struct packet *p, const enum hook hook)
-{
-	int reason = check_ends(p);
-
-	if (!reason && settings.check_zones && !is_from_self(p, hook) &&
-	    facts_of_source(p) & SOURCE_MISPLACED)
-		reason = REASON_ZONE_SOURCE;
-	if (!reason)
-		reason = check_way_back_at(ctx, p, hook);
-	return reason;
 }
 
 __noinline int route_xdp(struct xdp_md *ctx, struct packet *p)

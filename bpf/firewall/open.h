@@ -31,11 +31,9 @@ static __always_inline bool is_no_destination(const struct packet *p)
 {
 	__u32 address = bpf_ntohl(p->destination[0]);
 
-	if (p->family == 6 && p->flags & PACKET_FORWARDED && is_of_link(6, p->destination[0]))
-		return 1;
 	if (p->family == 6)
-		return !p->destination[0] && !p->destination[1] &&
-		       (!p->destination[2] || p->destination[2] == bpf_htonl(0xffff));
+		return (p->flags & PACKET_FORWARDED && is_of_link(6, p->destination[0])) ||
+		       (!p->destination[0] && !p->destination[1] && (!p->destination[2] || p->destination[2] == bpf_htonl(0xffff)));
 	if (address >> 24 == 127)
 		return p->to == NO_ZONE;
 	return !(address >> 24) || (address >> 28 == 15 && address != ~0U);

@@ -157,7 +157,7 @@ fn python() -> String {
 }
 
 /// Runs scripts one after the other, each argument a script with its own: snappi alone takes seconds to be imported.
-const EACH: &str = "import runpy, sys\nfor run in sys.argv[1:]:\n    sys.argv = run.split()\n    print(run, file=sys.stderr, flush=True)\n    \
+const EACH: &str = "import os, runpy, sys\nfor run in sys.argv[1:]:\n    sys.argv = run.split()\n    sys.path[0] = os.path.dirname(sys.argv[0])\n    print(run, file=sys.stderr, flush=True)\n    \
                     runpy.run_path(sys.argv[0], run_name='__main__')";
 
 #[test]

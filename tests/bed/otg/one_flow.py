@@ -6,16 +6,10 @@ The place of the API, the IP version and the Ethernet address that frames are se
 import sys
 import time
 
-import snappi
+from api import api_at
 
 location, version, gateway = sys.argv[1:]
-transport, _, place = location.partition("://")
-if transport in ("grpc", "parts"):
-    api = snappi.api(location=place, transport="grpc")
-    # What snappi sends and gets in parts are messages of some MiB; here all are long.
-    api.enable_grpc_streaming, api._chunk_size = transport == "parts", 100
-else:
-    api = snappi.api(location=location, verify=False)
+api = api_at(location)
 config = api.config()
 tx, rx = config.ports.port(name="tx", location="left").port(name="rx", location="right")
 

@@ -6,16 +6,10 @@ The place of the API, the IP version and the Ethernet addresses that frames are 
 import sys
 import time
 
-import snappi
+from api import api_at
 
 location, version, left_gateway, right_gateway = sys.argv[1:]
-transport, _, place = location.partition("://")
-if transport in ("grpc", "parts"):
-    api = snappi.api(location=place, transport="grpc")
-    # What snappi sends and gets in parts are messages of some MiB; here all are long.
-    api.enable_grpc_streaming, api._chunk_size = transport == "parts", 100
-else:
-    api = snappi.api(location=location, verify=False)
+api = api_at(location)
 cfg = api.config()
 p1, p2 = cfg.ports.port(name="p1", location="left").port(name="p2", location="right")
 ly = cfg.layer1.layer1(name="ly")[-1]

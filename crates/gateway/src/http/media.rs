@@ -31,7 +31,7 @@ pub fn forbid_sniffing(fields: &mut Fields) {
     fields.0.push(Field { name: "X-Content-Type-Options".to_owned(), value: b"nosniff".to_vec() });
 }
 
-/// Type and subtype in small letters, without parameters; `None` of what is no type, which each reader mends in its own way.
+/// Type and subtype in small letters, without parameters; `None` of what is no type, which each reader corrects in its own way.
 fn essence(value: &[u8]) -> Option<String> {
     let (plain, parameters) = match value.iter().position(|byte| *byte == b';') {
         Some(place) => value.split_at(place),

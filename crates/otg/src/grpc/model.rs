@@ -165,7 +165,7 @@ mod tests {
             let refused = and_back("Config", &bytes).unwrap_err();
             assert!(refused.contains(found), "{refused}");
         }
-        // Whoever reads the JSON refuses it by its name.
+        // The reader of the JSON refuses it by its name.
         assert_eq!(and_back("Config", &config("lags", new("Unread", &unknown))), Ok(json!({ "lags": [{}] })));
         let no_answer = of_json(message("FlowMetric"), &json!({ "transmit": "nosuch" })).unwrap_err();
         assert!(no_answer.status == 500 && no_answer.what.contains("nosuch"), "{no_answer:?}");

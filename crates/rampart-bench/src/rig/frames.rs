@@ -278,7 +278,7 @@ impl FrameRig {
         let Ok(count) = self.station.shared.engine.borrow_mut().count_drops() else {
             return Ok(ledger::give_up_explaining(unexplained));
         };
-        // What the kernel drops of a patrol could not be told from what it drops of the load.
+        // The kernel counts drops of the patrol and of the load together.
         let mut outcome = self.run_trial(request, false)?;
         let drops = self.station.shared.engine.borrow().drops(&count).map_err(broken_traffic)?;
         ledger::explain(&mut outcome, drops);

@@ -400,39 +400,21 @@ fn key_of(form: Form, bytes: &[u8]) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::probe;
     use super::*;
 
     #[test]
     fn frames_are_known_by_what_was_drawn_however_they_are_received() {
-        let port = Port {
-            zone: Zone::Hostile,
-            namespace: None,
-            ifindex: 1,
-            mac: [2; 6],
-            next_hop_mac: [4; 6],
-            v4_prefix: 0,
-            v6_prefix: [0; 16],
-        };
         let mut random = SplitMix64::new(7);
-        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
-            for transport in [Transport::Udp, Transport::SYN] {
-                let probe = ProbeFrame {
-                    from: Zone::Hostile,
-                    source: source.parse().unwrap(),
-                    destination: destination.parse().unwrap(),
-                    transport,
-                    source_port: 5,
-                    destination_port: 60_000,
-                };
-                let (frame, key) = made(&probe, &port, &mut random).unwrap();
-                assert_eq!(key_of(Form::Frame, &frame), Some(key), "{probe:?}");
-                let (form, packet) = match probe.source {
-                    IpAddr::V4(_) => (Form::V4(key.protocol), &frame[14..]),
-                    IpAddr::V6(_) => (Form::V6(key.protocol), &frame[54..]),
-                };
-                assert_eq!(key_of(form, packet), Some(key), "{probe:?}");
-                assert_eq!(key_of(Form::Frame, &frame[..36]), None, "cut off");
-            }
+        for (port, probe) in probe::tests::of_both_versions() {
+            let (frame, key) = made(&probe, &port, &mut random).unwrap();
+            assert_eq!(key_of(Form::Frame, &frame), Some(key), "{probe:?}");
+            let (form, packet) = match probe.source {
+                IpAddr::V4(_) => (Form::V4(key.protocol), &frame[14..]),
+                IpAddr::V6(_) => (Form::V6(key.protocol), &frame[54..]),
+            };
+            assert_eq!(key_of(form, packet), Some(key), "{probe:?}");
+            assert_eq!(key_of(Form::Frame, &frame[..36]), None, "cut off");
         }
     }
 }

@@ -259,11 +259,11 @@ pub(super) fn probe_of(slot: u32, frame: &[u8]) -> types::probe {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    #[test]
-    fn tags_are_read_from_probes_alone() {
+    /// Probes of either protocol and IP version, with the port that each is sent from.
+    pub(in super::super) fn of_both_versions() -> Vec<(Port, ProbeFrame)> {
         let port = Port {
             zone: Zone::Private,
             namespace: None,
@@ -273,22 +273,28 @@ mod tests {
             v4_prefix: 0,
             v6_prefix: [0; 16],
         };
-        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
-            for transport in [Transport::Udp, Transport::SYN] {
-                let probe = ProbeFrame {
-                    from: Zone::Private,
-                    source: source.parse().unwrap(),
-                    destination: destination.parse().unwrap(),
-                    transport,
-                    source_port: 5,
-                    destination_port: 6,
-                };
-                let mut frame = probe.bytes(&port, 3, 0x1234).unwrap();
-                assert_eq!(read_tag(&frame), Some((3, 0x1234)), "{probe:?}");
-                assert_eq!(read_tag(&frame[..40]), None, "cut off");
-                frame[12] ^= 1;
-                assert_eq!(read_tag(&frame), None, "not IP");
-            }
+        let ends = [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")];
+        let both = [Transport::Udp, Transport::SYN];
+        let pairs = ends.iter().flat_map(|ends| both.map(|transport| (ends, transport)));
+        let probe = |((source, destination), transport): (&(&str, &str), Transport)| ProbeFrame {
+            from: port.zone,
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            transport,
+            source_port: 5,
+            destination_port: 60_000,
+        };
+        pairs.map(|pair| (port.clone(), probe(pair))).collect()
+    }
+
+    #[test]
+    fn tags_are_read_from_probes_alone() {
+        for (port, probe) in of_both_versions() {
+            let mut frame = probe.bytes(&port, 3, 0x1234).unwrap();
+            assert_eq!(read_tag(&frame), Some((3, 0x1234)), "{probe:?}");
+            assert_eq!(read_tag(&frame[..40]), None, "cut off");
+            frame[12] ^= 1;
+            assert_eq!(read_tag(&frame), None, "not IP");
         }
     }
 }
