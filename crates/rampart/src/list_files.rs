@@ -3,6 +3,8 @@
 
 use crate::country_files;
 use crate::list_copies::{Copies, Source, source};
+use crate::list_room::{Room, Share, free_memory};
+use crate::side_by_side::side_by_side;
 use crate::whole_file;
 use flate2::read::MultiGzDecoder;
 use jiff::{SignedDuration, Timestamp};
@@ -20,9 +22,6 @@ const PIECE: usize = 1 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// More text than this is no list: a few hundred bytes could be unpacked to it for hours.
 const MOST_TEXT: u64 = 16 << 30;
-/// Of the memory that is free, the part that addresses may take while they are read. Sorting, the table and its copy in the kernel take
-/// the rest.
-const PART_OF_MEMORY: u64 = 3;
 
 /// How often entries end at most: each time, all lists are read again.
 pub(crate) const BETWEEN_ENDS: SignedDuration = SignedDuration::from_secs(10);
@@ -141,15 +140,16 @@ fn read_each(
     copies: Option<Copies<'_>>,
     at: Timestamp,
 ) -> Result<Vec<(AddressSet, Facts)>, String> {
-    let room = free_memory() / PART_OF_MEMORY;
-    let mut used = 0;
-    let mut all = Vec::with_capacity(policy.lists.len());
-    for list in &policy.lists {
-        let read = read(list, policy.folder.as_deref(), room.saturating_sub(used), copies, at)
-            .map_err(|why| of_list(policy, list, &why))?;
-        used += bytes_of(&read.0);
-        all.push(read);
-    }
+    let room = Room::of_machine();
+    let read = |list: &List| {
+        let share = room.share();
+        let read = read(list, policy.folder.as_deref(), &share, copies, at);
+        if let Ok((set, _)) = &read {
+            share.keep(bytes_of(set));
+        }
+        read.map_err(|why| of_list(policy, list, &why))
+    };
+    let all = side_by_side(&policy.lists, read)?;
     if let Some(copies) = copies {
         let sources = policy.lists.iter().map(|list| (list, source(list, policy.folder.as_deref())));
         let used: Vec<_> =
@@ -165,7 +165,7 @@ fn read_each(
 /// # Errors
 /// It cannot be read, with what to do.
 pub(crate) fn entries_of(list: &List, path: &Path) -> Result<(Contents, u64), String> {
-    read_file(list, path, free_memory() / PART_OF_MEMORY).map_err(|why| format!("{}: {why}", path.display()))
+    read_file(list, path, &Room::of_machine().share()).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// IPv4 addresses, and ranges of IPv6.
@@ -181,7 +181,7 @@ fn bytes_of(set: &AddressSet) -> u64 {
 fn read(
     list: &List,
     folder: Option<&Path>,
-    room: u64,
+    room: &Share<'_>,
     copies: Option<Copies<'_>>,
     at: Timestamp,
 ) -> Result<(AddressSet, Facts), String> {
@@ -221,7 +221,12 @@ fn read(
     Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at: at, next_end, mark, trouble }))
 }
 
-fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Result<Contents, String> {
+fn copies_set(
+    list: &List,
+    source: &Source,
+    copies: Copies<'_>,
+    room: &Share<'_>,
+) -> Result<Contents, String> {
     let copy = List { countries: Vec::new(), ..list.clone() };
     let path = copies.path(list, source);
     copies
@@ -234,9 +239,9 @@ fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Re
 
 /// Whether a list is fetched and what was fetched cannot be read any more.
 pub(crate) fn has_lost_its_copy(list: &List, copies: Copies<'_>) -> bool {
-    let room = free_memory() / PART_OF_MEMORY;
+    let room = Room::of_machine();
     source(list, None).is_ok_and(|source| {
-        matches!(source, Source::Fetched(_)) && copies_set(list, &source, copies, room).is_err()
+        matches!(source, Source::Fetched(_)) && copies_set(list, &source, copies, &room.share()).is_err()
     })
 }
 
@@ -284,7 +289,7 @@ pub(crate) fn fetch(list: &List, copies: Copies<'_>) -> Result<Fetched, String> 
     let mut file = copies.nameless().map_err(unkept)?;
     fetcher.fetch(words, &mut BufWriter::with_capacity(PIECE, &file))?;
     file.rewind().map_err(unkept)?;
-    let read = read_open(list, file, free_memory() / PART_OF_MEMORY);
+    let read = read_open(list, file, &Room::of_machine().share());
     let program = words.first().map_or("", String::as_str);
     let (set, broken_lines) = read.map_err(|why| format!("what `{program}` printed {why}"))?;
     let is_other = copies.keep_another(list, &source, &set).map_err(unkept)?;
@@ -296,7 +301,7 @@ fn read_or_copy(
     list: &List,
     source: &Source,
     path: &Path,
-    room: u64,
+    room: &Share<'_>,
     copies: Option<Copies<'_>>,
 ) -> Result<(Contents, u64, Option<String>), String> {
     match (read_file(list, path, room), copies) {
@@ -316,7 +321,7 @@ fn read_or_copy(
     }
 }
 
-fn read_file(list: &List, path: &Path, room: u64) -> Result<(Contents, u64), String> {
+fn read_file(list: &List, path: &Path, room: &Share<'_>) -> Result<(Contents, u64), String> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput => error.to_string(),
         _ => format!("cannot be read: {error}"),
@@ -324,7 +329,7 @@ fn read_file(list: &List, path: &Path, room: u64) -> Result<(Contents, u64), Str
     read_open(list, whole_file::open(path).map_err(unreadable)?, room)
 }
 
-fn read_open(list: &List, mut file: File, room: u64) -> Result<(Contents, u64), String> {
+fn read_open(list: &List, mut file: File, room: &Share<'_>) -> Result<(Contents, u64), String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
@@ -336,7 +341,7 @@ fn read_open(list: &List, mut file: File, room: u64) -> Result<(Contents, u64), 
         return read_compiled(list, start, file, about.len(), room);
     }
     if is_database(&mut file, about.len()).map_err(unreadable)? {
-        too_large(about.len(), room)?;
+        room.hold(about.len())?;
         file.rewind().map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
@@ -365,14 +370,14 @@ fn read_compiled(
     start: Vec<u8>,
     mut file: File,
     length: u64,
-    room: u64,
+    room: &Share<'_>,
 ) -> Result<(Contents, u64), String> {
     if !list.countries.is_empty() {
         return Err(
             "is a compiled list, which knows no countries: name the table that it was made from".to_owned()
         );
     }
-    too_large(length, room)?;
+    room.hold(length)?;
     let mut bytes = start;
     file.read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
     let set = compiled::decode(&bytes).map_err(|why| format!("{why}: compile it again"))?;
@@ -382,7 +387,7 @@ fn read_compiled(
     Ok((set, 0))
 }
 
-fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(Contents, u64), String> {
+fn read_text(list: &List, mut from: impl Read, room: &Share<'_>) -> Result<(Contents, u64), String> {
     let mut reader = Reader::new(&list.countries);
     let mut piece = vec![0; PIECE];
     let mut bytes = 0;
@@ -403,7 +408,7 @@ fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(Contents, u
             return Err(format!("has more than {} GiB of text, which no list has", MOST_TEXT >> 30));
         }
         reader.feed(&piece[..length]);
-        too_large(reader.bytes() as u64, room)?;
+        room.hold(reader.bytes() as u64)?;
     }
     let text = reader.finish();
     if text.broken > 0 && (list.broken == Broken::Refuse || text.entries == 0) {
@@ -425,25 +430,6 @@ fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(Contents, u
         return Err("nothing is on it: a list that is to be empty is taken out of the policy".to_owned());
     }
     Ok((text.contents, text.broken))
-}
-
-fn too_large(bytes: u64, room: u64) -> Result<(), String> {
-    if bytes <= room {
-        return Ok(());
-    }
-    Err(format!(
-        "is too large: the addresses may take {} MiB, a third of the memory that is free, with those of other lists: shorten it, or \
-         give the machine more memory",
-        room >> 20
-    ))
-}
-
-/// Memory that can be had; if the kernel does not say, there is no bound.
-fn free_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let row = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = row.and_then(|row| row.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.map_or(u64::MAX, |kibibytes| kibibytes << 10)
 }
 
 #[cfg(test)]
@@ -573,7 +559,8 @@ mod tests {
         ] {
             fs::write(&file, bytes).unwrap();
             let policy = policy("file = 'long'", folder.path());
-            let why = read(&policy.lists[0], policy.folder.as_deref(), 1 << 20, None, NOW).unwrap_err();
+            let room = Room::of(1 << 20);
+            let why = read(&policy.lists[0], policy.folder.as_deref(), &room.share(), None, NOW).unwrap_err();
             assert!(why.contains("is too large: the addresses may take 1 MiB"), "{why}");
         }
     }

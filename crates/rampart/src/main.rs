@@ -24,6 +24,7 @@ mod kernel;
 mod list_command;
 mod list_copies;
 mod list_files;
+mod list_room;
 mod manual;
 #[cfg(test)]
 mod memory;
@@ -33,6 +34,7 @@ mod own_rules;
 mod own_session;
 mod plane;
 mod privileges;
+mod side_by_side;
 mod state;
 mod supervisor;
 mod table;

@@ -2,8 +2,10 @@
 //! lists and where they come from; what is on them is read by others, because this crate does no IO, and is given to
 //! [`ListTable::build`]. `docs/design/lists.md` describes the table.
 
+mod blocks;
 pub mod compiled;
 mod ending;
+mod runs;
 mod table;
 mod text;
 

@@ -4,19 +4,23 @@
 //! IPv4: the upper bits of an address choose a block, whose entries are sorted. An entry says that from its address on the lists of its
 //! class have all addresses until the next entry, or that they have its address alone. IPv6: starts of the same kind, all in one row.
 
+use super::blocks::{Blocks, SINGLE, most_classes};
+use super::runs::runs;
 use super::{List, OnLists, bound};
 use crate::address::AddressSet;
-use crate::ranges::Point;
-use rustc_hash::FxHashMap;
 use std::net::IpAddr;
+use std::num::NonZero;
+use std::thread::available_parallelism;
 
 /// Upper bits of an IPv4 address by which its block is found: the fewest and the most.
 const INDEX_BITS: (u32, u32) = (12, 22);
 /// Ranges of lists that a block may have on the average before blocks are made smaller: eight entries, half a line of the cache, where no
 /// two lists overlap.
 const RANGES_OF_BLOCK: u64 = 4;
-/// Of an entry: its address alone has the class. `ENTRY_SINGLE` in C.
-const SINGLE: u32 = 1;
+/// Ranges from which on more than one core builds the blocks: it takes a few hundredths of a second, where starting threads takes none.
+const RANGES_OF_THREAD: u64 = 1 << 20;
+/// Memory and not cores would be what more of them wait for.
+const MOST_THREADS: u64 = 8;
 
 /// From addresses to the lists that have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,14 +90,13 @@ impl ListTable {
             return Err(BuildError::TooManyEntries { most });
         }
         let mut index_bits = index_bits(ranges, 1)?;
-        let (masks, blocks) = loop {
-            match blocks_of(&v4, index_bits, ranges as usize) {
+        let Blocks { masks, index, entries } = loop {
+            match Blocks::of(&v4, index_bits, threads(ranges)) {
                 Ok(built) => break built,
                 // Rare: the lists overlap in thousands of ways.
                 Err(classes) => index_bits = self::index_bits(ranges, classes)?,
             }
         };
-        let (index, entries) = blocks.finish();
         Ok(Self { index_bits, index, entries, masks, starts: starts(&v6) })
     }
 
@@ -143,31 +146,6 @@ impl ListTable {
     }
 }
 
-/// The classes' lists, and the blocks of IPv4.
-///
-/// # Errors
-/// How many classes there are, if they have no numbers beside so many bits.
-fn blocks_of(lists: &[&[(u32, u32)]], bits: u32, ranges: usize) -> Result<(Vec<u32>, Blocks), usize> {
-    let mut classes = FxHashMap::from_iter([(0, 0)]);
-    let mut masks = vec![0];
-    let mut blocks = Blocks::new(bits, ranges);
-    runs(lists, |first, last, mask| {
-        let class = *classes.entry(mask).or_insert_with(|| {
-            masks.push(mask);
-            masks.len() as u32 - 1
-        });
-        if class < most_classes(bits) as u32 {
-            blocks.add(first, last, class);
-        }
-    });
-    if masks.len() > most_classes(bits) { Err(masks.len()) } else { Ok((masks, blocks)) }
-}
-
-/// Classes that have a number beside so many bits of the index.
-const fn most_classes(bits: u32) -> usize {
-    1 << (bits - 1)
-}
-
 /// So that blocks are small and every class has a number.
 fn index_bits(ranges: u64, classes: usize) -> Result<u32, BuildError> {
     let (least, most) = INDEX_BITS;
@@ -177,41 +155,13 @@ fn index_bits(ranges: u64, classes: usize) -> Result<u32, BuildError> {
         .ok_or(BuildError::TooManyClasses { found: classes - 1, most: most_classes(most) - 1 })
 }
 
-/// Shows every run of addresses that the same lists have, in order: first, last, and the lists. What is on no list is left out.
-fn runs<T: Point>(lists: &[&[(T, T)]], mut each: impl FnMut(T, T, u32)) {
-    let mut rest: Vec<&[(T, T)]> = lists.to_vec();
-    let mut from = T::MIN;
-    loop {
-        let (mut mask, mut last, mut next) = (0, T::MAX, None::<T>);
-        for (list, ranges) in rest.iter_mut().enumerate() {
-            while let [(_, end), behind @ ..] = ranges
-                && *end < from
-            {
-                *ranges = behind;
-            }
-            match ranges.first() {
-                Some((first, end)) if *first <= from => {
-                    mask |= 1 << list;
-                    last = last.min(*end);
-                }
-                Some((first, _)) => next = Some(next.map_or(*first, |next| next.min(*first))),
-                None => {}
-            }
-        }
-        if mask == 0 {
-            let Some(next) = next else { return };
-            from = next;
-            continue;
-        }
-        let last = next.and_then(Point::previous).map_or(last, |before| last.min(before));
-        each(from, last, mask);
-        match last.next() {
-            Some(behind) => from = behind,
-            None => return,
-        }
-    }
+/// How many cores build the blocks of so many ranges.
+fn threads(ranges: u64) -> usize {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    cores.min((ranges / RANGES_OF_THREAD).clamp(1, MOST_THREADS) as usize)
 }
 
+/// The table of IPv6.
 fn starts(lists: &[&[(u128, u128)]]) -> Vec<Start6> {
     let mut starts: Vec<Start6> = Vec::new();
     let mut behind = Some(0);
@@ -226,74 +176,6 @@ fn starts(lists: &[&[(u128, u128)]]) -> Vec<Start6> {
         starts.push(Start6 { first: behind, lists: 0 });
     }
     starts
-}
-
-/// The blocks of IPv4 while runs are added in order.
-struct Blocks {
-    bits: u32,
-    index: Vec<u32>,
-    entries: Vec<u32>,
-    /// Where the run before ends, if it needs an entry to end it and that has not been written yet.
-    end: Option<u32>,
-}
-
-impl Blocks {
-    fn new(bits: u32, ranges: usize) -> Self {
-        Self {
-            bits,
-            index: Vec::with_capacity((1 << bits) + 1),
-            entries: Vec::with_capacity(ranges),
-            end: None,
-        }
-    }
-
-    fn block_of(&self, address: u32) -> usize {
-        (address >> (32 - self.bits)) as usize
-    }
-
-    /// Adds a run behind all that were added before.
-    fn add(&mut self, first: u32, last: u32, class: u32) {
-        let rest_bits = 32 - self.bits;
-        let (mut from, last_block) = (first, self.block_of(last));
-        for block in self.block_of(first)..=last_block {
-            let until = if block == last_block { last } else { ((block as u32 + 1) << rest_bits) - 1 };
-            self.add_piece(block, from, until, class);
-            from = until.wrapping_add(1);
-        }
-    }
-
-    /// A run inside one block.
-    fn add_piece(&mut self, block: usize, first: u32, last: u32, class: u32) {
-        if self.end != Some(first) {
-            self.write_end();
-        }
-        self.end = None;
-        self.begin_blocks(block);
-        let single = if first == last { SINGLE } else { 0 };
-        self.entries.push(first << self.bits | class << 1 | single);
-        let behind = last.wrapping_add(1);
-        let is_blocks_end = behind << self.bits == 0;
-        self.end = (single == 0 && !is_blocks_end).then_some(behind);
-    }
-
-    fn write_end(&mut self) {
-        if let Some(end) = self.end.take() {
-            self.entries.push(end << self.bits);
-        }
-    }
-
-    /// All blocks up to this one have begun.
-    fn begin_blocks(&mut self, block: usize) {
-        if self.index.len() <= block {
-            self.index.resize(block + 1, self.entries.len() as u32);
-        }
-    }
-
-    fn finish(mut self) -> (Vec<u32>, Vec<u32>) {
-        self.write_end();
-        self.begin_blocks(1 << self.bits);
-        (self.index, self.entries)
-    }
 }
 
 #[cfg(test)]
