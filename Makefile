@@ -30,7 +30,7 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	cargo xtask layout
 	cargo test --workspace --all-targets --locked --no-run
 	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
-	@failed=0; $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
+	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
 	$(MAKE) --no-print-directory test-alone || failed=1; \
 	cat "$(FAILED_TESTS)"/* 2>/dev/null; exit $$failed
 	cargo test --workspace --locked --doc --quiet

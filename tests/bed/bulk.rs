@@ -29,8 +29,8 @@ fn every_byte_of_a_transfer_has_its_place() {
         ("two", &duts[..], 30, "procedure = \"bulk\"\nfactors.connections = [1, 10]\nfactors.rules = 1"),
         (
             "v6",
-            &duts[..],
-            15,
+            &["wire", "nftables"],
+            7,
             "procedure = \"bulk\"\nfactors.connections = 2\nfactors.rules = 1\nfactors.ip = 6",
         ),
         ("apart", &at_xdp[..], 7, "procedure = \"bulk\"\nfactors.connections = 2\nfactors.offloads = false"),

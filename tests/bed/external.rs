@@ -327,9 +327,12 @@ fn a_driver_that_loads_only_the_rules_that_tests_meet_has_no_value() {
             "stateless",
             "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [100]\nfactors.stateful = false",
         ),
-        ("connections", "procedure = \"connection-rate\"\nwidth = 0.3\nfactors.rules = [100]"),
+        (
+            "connections",
+            "procedure = \"connection-establishment\"\nestablishment_rate = 1000\nfactors.connections = 200\nfactors.rules = [100]",
+        ),
     ] {
-        let suite = suite(dir.path(), &["linux"], 0.2, test);
+        let suite = suite(dir.path(), &["linux"], 0.05, test);
         let out = dir.path().join(name);
         let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
         let (output, results) = undisturbed(&out, || bench(&arguments).output().unwrap());

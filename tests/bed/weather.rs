@@ -150,8 +150,8 @@ struct Mischief {
 }
 
 /// Of each trial.
-const MISCHIEF_SECONDS: f64 = 3.0;
-const FRAMES: &str = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
+const MISCHIEF_SECONDS: f64 = 1.5;
+const FRAMES: &str = "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [3]";
 /// Each trial ends when its last transactions have had their time, so they have little of it: most are never answered.
 const HTTP: &str = "procedure = \"transactions\"\ntransaction_limit = 2\nfactors.rules = [3]";
 
@@ -235,7 +235,7 @@ fn a_firewall_that_changes_in_a_trial_gets_no_value() {
 /// A run in whose first trial a firewall was changed: its results, what it said, and whether the change was made while the trial surely
 /// went on. A machine that keeps this test from its core may make it later.
 fn after(mischief: &Mischief) -> (Results, String, bool) {
-    const SURELY: Duration = Duration::from_secs(1);
+    const SURELY: Duration = Duration::from_millis(400);
     let dir = tempfile::tempdir().unwrap();
     let suite = suite(dir.path(), &[mischief.dut], MISCHIEF_SECONDS, mischief.test);
     let out = dir.path().join("out");
