@@ -114,7 +114,7 @@ static __always_inline bool is_misshapen(const struct packet *p)
 static __always_inline bool contradicts(const struct datagram *d, __u32 to, bool is_last)
 {
 	if (!d->end)
-		return is_last && to < d->reach;
+		return is_last && to <= d->reach;
 	return to > d->end || is_last != (to == d->end);
 }
 

@@ -170,6 +170,14 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	return flow;
 }
 
+/* Whether a segment of side `s` may be on its way, by its number: it lies within the last window, or was never acknowledged, like a SYN
+ * with data (RFC 7413) that no window was offered for. */
+static __always_inline bool may_be_under_way(const struct flow *flow, __u32 s, __u32 sequence)
+{
+	return !after(sequence, flow->end[s]) && (!before(sequence, flow->end[s] - flow->window[s ^ 1] - 1) ||
+						  !before(sequence, flow->acked[s ^ 1] - 1));
+}
+
 static __always_inline enum related relate(struct packet *p, const struct frame *f)
 {
 	struct packet quoted = {};
@@ -185,8 +193,7 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 		return RELATED_FALSE;
 	if (is_proxied(flow) && s != (flow->initiator & 1))
 		quoted.sequence += shift_of(flow, quoted.record);
-	if (flow->protocol == PROTOCOL_TCP && (after(quoted.sequence, flow->end[s]) ||
-					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))
+	if (flow->protocol == PROTOCOL_TCP && !may_be_under_way(flow, s, quoted.sequence))
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
 	p->gateway = p->to == ZONE_SELF && is_of_gateway(flow) ? gateway_of(flow) : 0;

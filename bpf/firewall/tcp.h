@@ -174,8 +174,11 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 		begin_again(flow, p);
 		return 0;
 	}
-	if (kind == (TCP_SYN | TCP_ACK))
-		return track_answer(flow, p);
+	if (kind == (TCP_SYN | TCP_ACK)) {
+		/* One that answers an older SYN: the initiator resets what began by that (RFC 9293 section 3.5, figure 9). */
+		track_answer(flow, p);
+		return 0;
+	}
 	if (kind == TCP_SYN) {
 		answer_syn(flow, p);
 		flow->reach[flow->initiator & 1] += p->window;
@@ -296,6 +299,22 @@ static __always_inline bool answers_late_syn(const struct flow *flow, const stru
 	       syn->side != (p->side & 1) && is_within_syn(p->acknowledgement, syn->end - syn->data, syn->end);
 }
 
+/* Whether a number is one that an end has used in this connection, not long ago. */
+static __always_inline bool is_used(const struct flow *flow, __u32 side, __u32 number)
+{
+	__u32 window = flow->window[side ^ 1] > OLDEST_ACK ? flow->window[side ^ 1] : OLDEST_ACK;
+
+	return !after(number, flow->end[side]) && !before(number, flow->end[side] - window);
+}
+
+/* Whether a SYN-ACK and the SYN that it answers are those of this very connection, come late: their numbers are both in use. */
+static __always_inline bool is_handshake_again(const struct flow *flow, const struct late_syn *syn, const struct packet *p)
+{
+	__u32 s = p->side & 1;
+
+	return is_used(flow, s ^ 1, syn->end - syn->data - 1) && is_used(flow, s, p->sequence);
+}
+
 /* Whether a SYN-ACK answers a late SYN of the initiator. Then its sender did not have the connection, or answers any SYN by a
  * cookie, and it begins anew, with the same ends and from the same side, so that the policy has nothing to say. Who has the
  * connection still answers with a challenge. */
@@ -307,7 +326,8 @@ static __always_inline bool begins_anew(struct flow *flow, const struct packet *
 
 	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || !answers_late_syn(flow, p))
 		return 0;
-	if (is_closed(old >> STATE_SHIFT) || !swap_state(flow, old, old >> STATE_SHIFT, FLOW_SYN_SENT))
+	if (is_closed(old >> STATE_SHIFT) || is_handshake_again(flow, syn, p) ||
+	    !swap_state(flow, old, old >> STATE_SHIFT, FLOW_SYN_SENT))
 		return 0;
 	flow->flags = syn->scales ? FLOW_SCALES : 0;
 	flow->scales = syn->scale << s * 4;
@@ -353,11 +373,19 @@ static __always_inline int doubt(struct flow *flow)
 	return 0;
 }
 
+/* Whether a reset refuses a SYN to which an answer, or a reset, has passed here. Who sent the SYN may not have heard that, and believes
+ * any reset that acknowledges the SYN (RFC 9293 section 3.10.7.3). */
+static __always_inline bool refuses_syn(const struct flow *flow, const struct packet *p)
+{
+	return (flow->state == FLOW_SYN_RECEIVED || flow->state == FLOW_RESET) &&
+	       (p->side & 1) != (flow->initiator & 1) && acknowledges_syn(flow, p);
+}
+
 /*
  * A reset closes when its number is exactly the next: what its sender sent last, or its receiver acknowledged last. One that
- * acknowledges a late SYN, with number 0, is the answer of an end without the connection and without a listener (RFC 9293
- * section 3.10.7.1): who sent the SYN waits for it. It is no proof to us, because a stranger may have sent that SYN, so a
- * connection that is open goes on.
+ * acknowledges a SYN again, or a late one, with number 0, is the answer of an end without the connection and without a listener
+ * (RFC 9293 section 3.10.7.1): who sent the SYN waits for it. Of a late SYN it is no proof to us, because a stranger may have sent that
+ * SYN, so a connection that is open goes on.
  */
 static __always_inline int track_reset(struct flow *flow, const struct packet *p)
 {
@@ -371,9 +399,13 @@ static __always_inline int track_reset(struct flow *flow, const struct packet *p
 		if (!acknowledges_syn(flow, p))
 			return REASON_TCP_RESET;
 	} else if (p->sequence != flow->end[s] && p->sequence != flow->acked[r]) {
-		if (!p->sequence && answers_late_syn(flow, p)) {
+		bool refuses = refuses_syn(flow, p);
+
+		if (!p->sequence && (refuses || answers_late_syn(flow, p))) {
 			if (!is_half_open(state))
 				return doubt(flow);
+		} else if (refuses) {
+			return doubt(flow);
 		} else {
 			if (!after(p->sequence, flow->acked[r]) || after(p->sequence, flow->reach[s]))
 				return REASON_TCP_RESET;
@@ -435,10 +467,10 @@ __noinline int track_tcp(struct packet *p, struct flow *flow)
 		return track_syn_both(flow, p);
 	if (flow->state == FLOW_SYN_RECEIVED)
 		return track_syn_received(flow, p);
-	if (p->tcp_flags & TCP_SYN)
-		return track_late_syn(flow, p);
 	if (flow->state == FLOW_RESET)
 		return track_after_reset(flow, p);
+	if (p->tcp_flags & TCP_SYN)
+		return track_late_syn(flow, p);
 	return track_open(flow, p);
 }
 
