@@ -132,7 +132,7 @@ fn not_an_address(text: &str) -> (String, Option<String>) {
     let words = "write a host (\"192.0.2.1\"), a network (\"192.0.2.0/24\", \"2001:db8::/32\") or a range \
                  (\"192.0.2.1-192.0.2.9\")";
     let help = if is_like_a_name(text) {
-        format!("rules by name are those of [gateways.NAME]; here {words}")
+        format!("write \"domain:{text}\" for what a gateway of DNS says of this name; else {words}")
     } else {
         words.to_owned()
     };

@@ -208,12 +208,30 @@ fn wrong<T>(text: &str, help: String) -> Result<T, (String, Option<String>)> {
     Err((format!("`{text}` is not a service"), Some(help)))
 }
 
+/// What somebody may have meant by a service that is none: ports without a protocol, a colon for the slash, several ports in one.
+pub(crate) fn meant(text: &str) -> Option<String> {
+    if port_range(text).is_ok() {
+        return Some(format!("write \"tcp/{text}\" or \"udp/{text}\""));
+    }
+    let (protocol, rest) = text.split_once([':', '/', ' ']).or_else(|| text.split_once(','))?;
+    let is_protocol = matches!(protocol, "tcp" | "udp" | "sctp");
+    let ports: Vec<&str> = rest.split([',', ' ']).filter(|port| !port.is_empty()).collect();
+    let is_written =
+        !ports.is_empty() && ports.iter().all(|port| port_range(&port.replace(':', "-")).is_ok());
+    if !is_protocol || !is_written {
+        return None;
+    }
+    let all: Vec<String> =
+        ports.iter().map(|port| format!("\"{protocol}/{}\"", port.replace(':', "-"))).collect();
+    Some(if all.len() == 1 { format!("write {}", all[0]) } else { format!("write [{}]", all.join(", ")) })
+}
+
 fn ports(protocol: u8, text: &str, rest: &str) -> Result<ServiceSet, (String, Option<String>)> {
     match port_range(rest) {
         Ok((first, last)) => Ok(ServiceSet::between(key(protocol, first), key(protocol, last))),
         Err(help) => wrong(
             text,
-            help.unwrap_or_else(|| {
+            help.or_else(|| meant(text)).unwrap_or_else(|| {
                 "write a port (\"tcp/80\") or ports (\"tcp/8000-8080\"), 0 to 65535".to_owned()
             }),
         ),

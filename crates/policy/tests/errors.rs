@@ -127,7 +127,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("IPv4 written as IPv6", rule("source = \"::ffff:10.0.0.1\""), "2:10 no packet has `::ffff:10.0.0.1`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1\""),
         ("a network of IPv4 written as IPv6", rule("source = [\"10.0.0.1\", \"::ffff:10.0.0.0/104\"]"), "2:23 no packet has `::ffff:10.0.0.0/104`: it is a way for programs to write an address of IPv4 | write \"10.0.0.0/8\""),
         ("a range of IPv4 written as IPv6", "[objects]\na = \"::ffff:10.0.0.1-::ffff:10.0.0.9\"".into(), "2:5 no packet has `::ffff:10.0.0.1-::ffff:10.0.0.9`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1-10.0.0.9\""),
-        ("a name for an address", rule("destination = \"www.example.com\""), "2:15 `www.example.com` is not an address, a network or a range | rules by name are those of [gateways.NAME]; here write a host"),
+        ("a name for an address", rule("destination = \"www.example.com\""), "2:15 `www.example.com` is not an address, a network or a range | write \"domain:www.example.com\" for what a gateway of DNS says of this name; else write a host"),
         ("the same by a prefix", rule("destination = \"host:example\""), "2:15 `host:example` is not an address, a network or a range"),
         ("a number for a string", rule("source = 10"), "2:10 `source` must be a string, or strings in [ ], not an integer"),
         ("an empty list", rule("source = []"), "`source` is empty | leave the key out"),
@@ -375,6 +375,16 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a list of none", "[objects]\na = \"list:bad\"".into(), "2:5 there is no list `bad` | the policy has no lists"),
         ("a part that is not", "[rule]\nname = \"r\"".into(), "1:2 a policy has no key `rule` | did you mean `rules`?"),
         ("not TOML", "[[rules]\n".into(), "this is not TOML: "),
+        ("a key twice", rule("action = \"deny\"\naction = \"deny\""), "the key `action` stands here for the second time in its table | give one"),
+        ("letters of other languages", "[zones.büro]\ninterfaces = \"e9\"".into(), "this is not TOML: invalid unquoted key, expected letters, numbers, `-`, `_` | a key is made of letters from A to Z"),
+        ("the same in quotes", "[zones.\"büro\"]\ninterfaces = \"e9\"".into(), "`büro` cannot be the name of a zone | letters from A to Z"),
+        ("a name with a space", "[zones.\"the office\"]\ninterfaces = \"e9\"".into(), "`the office` cannot be the name of a zone | letters from A to Z, digits, `-` and `_`, no spaces"),
+        ("a text without quotes", "[settings]\nforwarding = kernel".into(), "this is not TOML: string values must be quoted, expected literal string | write text in quotes"),
+        ("a port without a protocol", rule("service = \"80\""), "there is no service `80` | write \"tcp/80\" or \"udp/80\""),
+        ("a colon for a slash", rule("service = \"tcp:80\""), "there is no service `tcp:80` | write \"tcp/80\""),
+        ("a space for a slash", rule("service = \"udp 5000:5010\""), "there is no service `udp 5000:5010` | write \"udp/5000-5010\""),
+        ("ports in a row", rule("service = \"tcp/80,443\""), "`tcp/80,443` is not a service | write [\"tcp/80\", \"tcp/443\"]"),
+        ("ports that nobody has", rule("service = \"tcp/99999\""), "`tcp/99999` is not a service | write a port"),
     ];
     for (what, text, expected) in rows {
         let errors = errors(&text);
@@ -491,4 +501,30 @@ fn hostile_texts_end_soon() {
     assert!(errors(&wide).last().unwrap().contains("there may be more"));
     assert!(errors(&format!("[objects]\ng0 = \"10.9.0.0/16\"\n{doubled}")).is_empty());
     assert!(!errors(&format!("a = {}1{}", "[".repeat(100_000), "]".repeat(100_000))).is_empty());
+}
+
+/// Ranges of ports within ranges, of source and destination: neither trees nor tables by classes hold so many kinds of packets.
+#[test]
+fn a_rule_set_that_no_method_holds_is_refused_with_what_to_change() {
+    const RULES: u32 = 4_300;
+    let mut text = "[zones]\nin = { interfaces = \"e1\" }\nout = { interfaces = \"e0\" }\n".to_owned();
+    for i in (0..RULES).rev() {
+        let ports = format!("{}-{}", 1 + 7 * i, 65_534 - 7 * i);
+        for (kind, what) in [
+            ("d", format!("service = \"tcp/{ports}\"")),
+            ("s", format!("service = \"tcp\"\nsource_port = \"{ports}\"")),
+        ] {
+            let action = ["allow", "deny"][(i % 2) as usize];
+            text += &format!(
+                "[[rules]]\nname = \"{kind}{i}\"\nfrom = \"in\"\nto = \"out\"\n{what}\naction = \"{action}\"\n"
+            );
+        }
+    }
+    let policy = Policy::parse("p.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let built = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH);
+    let why = built.map_or_else(|error| error.to_string(), |_| "it is held".to_owned());
+    assert!(
+        why.contains("more than 16777216 combinations; use fewer zones, fewer rules with `source_port`"),
+        "{why}"
+    );
 }

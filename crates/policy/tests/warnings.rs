@@ -480,3 +480,34 @@ fn a_rule_that_refuses_a_domain_fails_open() {
     let nothing = "nothing uses `[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
     assert_eq!(words, [(WarningKind::Unused, 3, nothing)]);
 }
+
+/// A zone's source may be anywhere but in networks that others alone have.
+#[test]
+fn rules_about_sources_of_other_zones_never_decide() {
+    let rule = |from: &str, source: &str| {
+        format!(
+            "[[rules]]\nname = \"r\"\nfrom = {from}\nto = \"out\"\nsource = [{source}]\naction = \"allow\"\n"
+        )
+    };
+    let zones = "[zones]\nlan = { interfaces = \"e1\", networks = [\"10.0.0.0/8\", \"2001:db8:1::/48\"] }\n\
+                 guests = { interfaces = \"e2\", networks = \"10.9.0.0/16\" }\nout = { interfaces = \"e0\" }\n";
+    let unchecked = "[settings.integrity]\nzones = false\n";
+    for (what, before, from, source, expected) in [
+        ("its own", "", "\"lan\"", "\"10.1.0.0/16\"", false),
+        ("somebody else's", "", "\"guests\"", "\"10.1.0.0/16\"", true),
+        ("somebody else's of either family", "", "\"out\"", "\"10.1.2.3\", \"2001:db8:1::7\"", true),
+        ("in part", "", "\"guests\"", "\"10.1.0.0/16\", \"192.0.2.0/24\"", false),
+        ("of both", "", "\"guests\"", "\"10.9.1.0/24\"", false),
+        ("of one of two zones", "", "[\"guests\", \"lan\"]", "\"10.1.0.0/16\"", false),
+        ("nobody's", "", "\"guests\"", "\"192.0.2.0/24\"", false),
+        ("any", "", "\"out\"", "\"any\"", false),
+        ("the machine's", "", "\"self\"", "\"10.1.2.3\"", false),
+        ("not looked at", unchecked, "\"guests\"", "\"10.1.0.0/16\"", false),
+    ] {
+        let policy = Policy::parse("w.toml", &format!("{before}{zones}{}", rule(from, source))).unwrap();
+        let found: Vec<_> = policy.warnings().into_iter().filter(|warning| warning.rule.is_some()).collect();
+        let is_found =
+            found.iter().any(|warning| warning.problem.message.contains("another zone than `from` says"));
+        assert_eq!((is_found, found.len()), (expected, usize::from(expected)), "{what}: {found:?}");
+    }
+}

@@ -133,6 +133,11 @@ impl<'t> Collector<'t> {
         self.list.len() >= MAX_PROBLEMS
     }
 
+    /// Says that nothing is read from here on, because there are [`MAX_PROBLEMS`].
+    pub fn stop(&mut self, span: Range<usize>) {
+        self.report(span, String::new(), None);
+    }
+
     /// Adds a problem. The one after [`MAX_PROBLEMS`] is replaced by a problem that says so, and later ones are not kept.
     pub fn report(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
         if self.list.len() > MAX_PROBLEMS {

@@ -25,9 +25,27 @@ pub fn parse<'t>(c: &mut Collector<'t>) -> Option<Spanned<DeTable<'t>>> {
     let place = |e: &toml::de::Error| e.span().unwrap_or(0..0);
     if let Some(first) = errors.iter().min_by_key(|e| place(e).start) {
         let what = first.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        c.report(place(first), format!("this is not TOML: {what}"), None);
+        let key = c.text().get(place(first)).unwrap_or_default();
+        let (message, help) = of_syntax(&what, key);
+        c.report(place(first), message, help);
     }
     c.is_empty().then_some(root)
+}
+
+/// What the parser says of a text at `place`, and what to do about that where people often meet it.
+fn of_syntax(what: &str, place: &str) -> (String, Option<String>) {
+    let plain = format!("this is not TOML: {what}");
+    let (message, help) = if what == "duplicate key" {
+        let message = format!("the key `{}` stands here for the second time in its table", shortened(place));
+        (message, "give one of the two another name, or take it out")
+    } else if what.starts_with("invalid unquoted key") {
+        (plain, "a key is made of letters from A to Z, digits, `-` and `_`")
+    } else if what.starts_with("string values must be quoted") {
+        (plain, "write text in quotes: key = \"text\"")
+    } else {
+        return (plain, None);
+    };
+    (message, Some(help.to_owned()))
 }
 
 /// One table of a text.
@@ -348,6 +366,10 @@ mod tests {
                 "t:1:10: this is not TOML: invalid literal string, expected `'`",
             ),
             ("text = ", "t:1:8: this is not TOML: string values must be quoted, expected literal string"),
+            (
+                "text = 'a'\nflag = true\ntext = 'b'",
+                "t:3:1: the key `text` stands here for the second time in its table",
+            ),
         ] {
             assert_eq!(problems(text, read).join("\n"), expected, "{text}");
         }

@@ -12,7 +12,7 @@ mod translations;
 
 use crate::address::AddressSet;
 use crate::form::Form;
-use crate::model::{Limit, Policy, Rule};
+use crate::model::{Limit, Policy, Rule, SELF};
 use crate::ranges::RangeSet;
 use candidates::Candidates;
 use cover::{Cover, covered};
@@ -71,6 +71,8 @@ impl Kind {
 /// The rules of a policy as products of sets.
 struct Products<'p> {
     rules: Vec<Product<'p>>,
+    /// For each zone, the addresses that belong to others alone; none where nobody looks for that.
+    elsewhere: Vec<AddressSet>,
 }
 
 /// The packets and moments of one row: of a rule, or of a part of its service.
@@ -189,7 +191,7 @@ impl<'p> Products<'p> {
                 is_listed: form.is_listed(row),
             }
         });
-        Self { rules: rules.collect() }
+        Self { rules: rules.collect(), elsewhere: elsewhere(policy) }
     }
 
     /// The packets and moments that two rows have in common, as a row of the first one's rule.
@@ -243,7 +245,7 @@ fn judge(
     let first = &products.rules[rows.start];
     let name = &first.rule.name;
     // Of a rule that names lists, the row of its other addresses alone may be impossible.
-    let reasons: Option<Vec<&str>> = rows.clone().map(|row| impossible(&products.rules[row])).collect();
+    let reasons: Option<Vec<&str>> = rows.clone().map(|row| impossible(products, row)).collect();
     if let Some(why) = reasons.and_then(|reasons| reasons.first().copied()) {
         let message = format!("no packet can match the rule `{name}`: {why}");
         return Some((
@@ -277,11 +279,37 @@ fn judge(
     }
 }
 
-fn impossible(product: &Product<'_>) -> Option<&'static str> {
+/// For each zone, the networks of the others that it does not have, from which nothing may come by it (`[settings.integrity] zones`).
+fn elsewhere(policy: &Policy) -> Vec<AddressSet> {
+    if !policy.settings.integrity.zones {
+        return Vec::new();
+    }
+    let all = AddressSet::union(policy.zones.iter().map(|zone| &zone.networks));
+    policy.zones.iter().map(|zone| all.without(&zone.networks)).collect()
+}
+
+/// Whether the source of a row is nowhere in the zones that its rule is about. The machine itself may send as anybody.
+fn is_misplaced(products: &Products<'_>, row: usize) -> bool {
+    let product = &products.rules[row];
+    let holds = |zone: usize| product.rule.from >> zone & 1 == 1;
+    let mut zones = (0..products.elsewhere.len()).filter(|zone| holds(*zone)).peekable();
+    let source = &product.source;
+    zones.peek().is_some()
+        && zones.all(|zone| {
+            let others = &products.elsewhere[zone];
+            zone != usize::from(SELF) && others.v4.covers(&source.v4) && others.v6.covers(&source.v6)
+        })
+}
+
+fn impossible(products: &Products<'_>, row: usize) -> Option<&'static str> {
+    let product = &products.rules[row];
     let v4 = !product.source.v4.is_empty() && !product.destination.v4.is_empty();
     let v6 = !product.source.v6.is_empty() && !product.destination.v6.is_empty();
     if !v4 && !v6 {
         return Some("its source and its destination are of different families");
+    }
+    if is_misplaced(products, row) {
+        return Some("its source belongs to the networks of another zone than `from` says");
     }
     product.moments.is_empty().then_some("its schedule never holds")
 }

@@ -503,7 +503,9 @@ fn rule<'t>(
 ) -> Option<GatewayRule> {
     let name = section.required_text("name", "\"web\"", c);
     if let Some(name) = name.as_ref().filter(|name| !is_rule_name(name.value)) {
-        let help = "letters, digits and - _ . : / +, a letter or digit first, at most 63".to_owned();
+        let help =
+            "letters from A to Z, digits and - _ . : / +, no spaces, a letter or digit first, at most 63"
+                .to_owned();
         let message = format!("`{}` cannot be the name of a rule", shortened(name.value));
         c.report(name.span.clone(), message, Some(help));
     }

@@ -53,7 +53,8 @@ fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Colle
         return false;
     }
     if !is_name(name.value) {
-        let help = "letters, digits, `-` and `_`, a letter first, at most 63".to_owned();
+        let help =
+            "letters from A to Z, digits, `-` and `_`, no spaces, a letter first, at most 63".to_owned();
         c.report(name.span.clone(), format!("`{shown}` cannot be the name of a {what}"), Some(help));
         return false;
     }

@@ -25,6 +25,11 @@ pub(super) trait NamedSet: Sized {
     /// The set that a name stands for in every policy.
     fn built_in(name: &str) -> Option<Self>;
     fn is_literal(word: &str) -> bool;
+
+    /// What somebody may have meant by a word that is neither a literal nor a name.
+    fn meant(_word: &str) -> Option<String> {
+        None
+    }
     fn literal<'t>(
         word: &Located<&'t str>,
         lists: &mut ListNames<'t>,
@@ -141,6 +146,10 @@ impl NamedSet for ServiceSet {
 
     fn is_literal(word: &str) -> bool {
         word.contains('/')
+    }
+
+    fn meant(word: &str) -> Option<String> {
+        crate::service::meant(word)
     }
 
     fn literal<'t>(
@@ -376,7 +385,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
     fn unknown<T>(&self, word: &Located<&'t str>, c: &mut Collector<'_>) -> Option<T> {
         let mut names: Vec<&str> = self.definitions.iter().map(|d| d.name.value).collect();
         names.extend(S::reserved());
-        let help = c.suggestion(word.value, names);
+        let help = S::meant(word.value).or_else(|| c.suggestion(word.value, names));
         c.report(word.span.clone(), format!("there is no {} `{}`", S::WHAT, shortened(word.value)), help);
         None
     }

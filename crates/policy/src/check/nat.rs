@@ -38,6 +38,7 @@ pub(super) fn read<'t>(
     let mut entries = Vec::new();
     for (i, section) in sections.iter().enumerate() {
         if c.is_full() {
+            c.stop(section.span.clone());
             break;
         }
         let name = section.value("name").and_then(|value| Some((value.get_ref().as_str()?, value.span())));
@@ -95,7 +96,9 @@ fn entry<'t>(
 ) -> Option<Translation> {
     let name = section.required_text("name", "\"lan-out\"", c);
     if let Some(name) = name.as_ref().filter(|name| !is_rule_name(name.value)) {
-        let help = "letters, digits and - _ . : / +, a letter or digit first, at most 63".to_owned();
+        let help =
+            "letters from A to Z, digits and - _ . : / +, no spaces, a letter or digit first, at most 63"
+                .to_owned();
         let message = format!("`{}` cannot be the name of a translation", shortened(name.value));
         c.report(name.span.clone(), message, Some(help));
     }

@@ -57,6 +57,7 @@ pub(super) fn read<'t>(
     let mut rules = Vec::with_capacity(sections.len());
     for (i, section) in sections.iter().enumerate() {
         if c.is_full() {
+            c.stop(section.span.clone());
             break;
         }
         let rule = reader.rule(section, c);
@@ -94,7 +95,9 @@ impl<'t> Reader<'_, 't> {
         refuse_later_keys(section, c);
         let name = section.required_text("name", "\"web\"", c);
         if let Some(name) = name.as_ref().filter(|name| !is_rule_name(name.value)) {
-            let help = "letters, digits and - _ . : / +, a letter or digit first, at most 63".to_owned();
+            let help =
+                "letters from A to Z, digits and - _ . : / +, no spaces, a letter or digit first, at most 63"
+                    .to_owned();
             c.report(
                 name.span.clone(),
                 format!("`{}` cannot be the name of a rule", shortened(name.value)),

@@ -123,7 +123,7 @@ pub enum BuildError {
     /// Zone pairs times services are too many.
     #[error(
         "the rules tell {pairs} kinds of zone pairs and {services} kinds of services (and of source ports) apart: together more \
-         than {} combinations; use fewer zones, or group services that the same rules name",
+         than {} combinations; use fewer zones, fewer rules with `source_port`, or group services that the same rules name",
         classed::PAIR_SERVICE_LIMIT
     )]
     TooManyServices {
