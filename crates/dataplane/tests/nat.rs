@@ -438,6 +438,14 @@ fn needs_root_a_masquerade_ends_with_its_address_and_a_pool_does_not() {
         assert_eq!(bed.firewall().flows.sweep().unwrap(), 1, "the address of an interface");
         let left = bed.flows(&Filter::default());
         assert!(left.len() == 1 && left[0].initiator.0.to_string() == "198.18.1.66", "{left:?}");
+        // An interface without an address: nothing leaves as it came.
+        let index = bed.indices()[Side::Out as usize];
+        let none = (Ipv4Addr::UNSPECIFIED, "2001:2:0:2::1".parse().unwrap());
+        bed.firewall().set_own_addresses(index, none.0, none.1).unwrap();
+        for text in ["udp 5>9", "udp 6>9", "tcp 7>9 S seq=1", "icmp 8/0 icmpid=3", "protocol=47 data=8"] {
+            let fate = bed.send(Side::In, &frame(&format!("198.18.1.2 > 198.18.2.2 {text}")));
+            assert_eq!(fate, Fate::Dropped(Reason::Untranslatable), "{text}");
+        }
     }
 }
 
