@@ -64,7 +64,7 @@ const ROWS: &[(&str, &str, &str)] = &[
     (
         "name = \"small\"",
         "name = ",
-        "small.toml:1:8: this is not TOML: string values must be quoted, expected literal string",
+        "small.toml:1:8: this is not TOML: string values must be quoted, expected literal string\n  write text in quotes: key = \"text\"",
     ),
     ("rounds = 1", "rounds = 0", "small.toml:7:10: `rounds` must lie between 1 and 1000"),
     ("rounds = 1", "rounds = 1.5", "small.toml:7:10: `rounds` must be an integer, not a float"),
