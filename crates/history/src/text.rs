@@ -134,7 +134,7 @@ pub(crate) fn facts(run: &RunRow) -> Vec<(&'static str, String)> {
 
 /// A point's value, or that it has none.
 pub(crate) fn value(point: &Point) -> String {
-    if point.valid { units::value(&point.unit, point.value) } else { "invalid".to_owned() }
+    if point.valid { units::measured(point) } else { "invalid".to_owned() }
 }
 
 /// A valid point's interval.

@@ -61,6 +61,7 @@ impl Distribution {
             p99: at(0.99),
             p999: at(0.999),
             max: self.histogram.max() as f64,
+            clock_error: 0.0,
         })
     }
 }

@@ -8,6 +8,7 @@ pub mod application;
 pub mod bulk;
 pub mod campaign;
 pub mod change;
+pub mod clock;
 pub mod connections;
 pub mod frame;
 pub mod held_open;

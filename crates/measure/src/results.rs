@@ -231,6 +231,10 @@ pub struct Point {
     pub low: f64,
     /// Upper end of it; of one round, the value.
     pub high: f64,
+    /// How far the value may be off either way because two hosts have two clocks, in its unit; both ends of the interval have it in them. 0,
+    /// and absent, of one host.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clock_error: f64,
     /// The rounds' values behind `value`, in the order of the rounds (index = round: equal indices were interleaved).
     pub rounds: Vec<f64>,
     /// Whether the value may be used.
@@ -252,7 +256,8 @@ impl Point {
     /// The 95 % interval; none of one round, nor when so few of several have a value that no interval was made of them.
     pub fn interval(&self) -> Option<(f64, f64)> {
         let made = self.low < self.high || self.rounds.iter().all(|round| *round == self.value);
-        (self.rounds.len() > 1 && made).then_some((self.low, self.high))
+        let enough = self.rounds.len() > 1 || self.clock_error > 0.0;
+        (enough && made).then_some((self.low, self.high))
     }
 }
 
@@ -360,6 +365,10 @@ pub struct LatencySummary {
     pub p999: f64,
     /// Largest.
     pub max: f64,
+    /// How far each of these may be off either way because they were measured between two hosts, whose clocks differ by what is known of them
+    /// only so well; 0, and absent, of one host.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clock_error: f64,
 }
 
 /// Processor time during a trial, as shares of one core, 0 to 1.

@@ -320,7 +320,7 @@ fn value(point: &Reading<'_>) -> Cell {
             ..Cell::default()
         };
     }
-    Cell::number(units::value(&point.unit, point.value), point.value)
+    Cell::number(units::measured(point), point.value)
 }
 
 fn verdict(matched: &Matched<'_>) -> String {

@@ -73,6 +73,7 @@ const COLUMNS: &[Column] = &[
     ("value", |p| p.value.to_string()),
     ("low", |p| p.low.to_string()),
     ("high", |p| p.high.to_string()),
+    ("clock_error", |p| p.clock_error.to_string()),
     ("rounds", |p| p.rounds.len().to_string()),
     ("valid", |p| p.valid.to_string()),
     ("marks", |p| p.marks.iter().map(crate::view::mark_text).collect::<Vec<_>>().join("; ")),

@@ -46,8 +46,9 @@ fn row(heads: &[String], outcome: &LaneOutcome) -> Row {
 
 /// Two percentiles in one cell: with a column each, the table would not fit on paper.
 fn times(times: Option<LatencySummary>) -> Cell {
-    let time = |ns: f64| units::value("ns", ns);
     times.map_or_else(Cell::none, |t| {
+        let error = units::clock_error("ns", t.clock_error);
+        let time = |ns: f64| format!("{}{error}", units::value("ns", ns));
         Cell::number(time(t.p50), t.p50).with_detail(format!("p99 {}", time(t.p99)))
     })
 }

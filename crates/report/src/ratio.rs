@@ -78,6 +78,25 @@ impl Ratio {
         let Estimate { value, low, high, count } = estimate;
         value.is_finite().then_some(Self { value, low, high, rounds: count })
     }
+
+    /// The ratio of two points with what is not known of the clocks that either was measured by.
+    fn between_clocks(self, of: &Point, to: &Point) -> Self {
+        let ends = |point: &Point| {
+            [point.value - point.clock_error, point.value + point.clock_error]
+                .map(|end| (end / point.value).max(0.0))
+        };
+        if of.clock_error.max(to.clock_error) <= 0.0 {
+            return self;
+        }
+        let ([least, most], [least_to, most_to]) = (ends(of), ends(to));
+        // An end at 0 bounds nothing, nor does one of a value that is 0.
+        let end = |end: f64, none: f64| if end.is_finite() { end } else { none };
+        Self {
+            low: end(self.low * least / most_to, 0.0),
+            high: end(self.high * most / least_to, f64::INFINITY),
+            ..self
+        }
+    }
 }
 
 /// `one round: no interval`, `2 rounds are too few to say`.
@@ -99,7 +118,8 @@ pub fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
     if point.rounds.iter().chain(&reference.rounds).any(|r| *r < 0.0) {
         return None;
     }
-    Estimate::paired_ratio(&point.rounds, &reference.rounds).and_then(Ratio::of)
+    let ratio = Estimate::paired_ratio(&point.rounds, &reference.rounds).and_then(Ratio::of);
+    ratio.map(|ratio| ratio.between_clocks(point, reference))
 }
 
 /// What the comparison of two points of one run says: by their ratio, or, where a metric has none, by their difference within
@@ -110,6 +130,9 @@ pub(crate) fn standing(a: &Point, b: &Point) -> Option<Standing> {
     }
     if let Some(ratio) = of_points(a, b) {
         return Some(ratio.standing());
+    }
+    if a.clock_error.max(b.clock_error) > 0.0 {
+        return Some(Standing::Open);
     }
     let differences: Vec<f64> = a.rounds.iter().zip(&b.rounds).map(|(a, b)| a - b).collect();
     let estimate = Estimate::of(&differences, Scale::Difference, ERROR);
@@ -142,7 +165,9 @@ pub(crate) fn of_runs(new: &Point, old: &Point) -> Option<Ratio> {
         true if equal => {
             Some(Ratio { value: 1.0, low: 1.0, high: 1.0, rounds: new.rounds.len().min(old.rounds.len()) })
         }
-        true => Estimate::apart(&new.rounds, &old.rounds, Scale::Ratio).and_then(Ratio::of),
+        true => Estimate::apart(&new.rounds, &old.rounds, Scale::Ratio)
+            .and_then(Ratio::of)
+            .map(|ratio| ratio.between_clocks(new, old)),
     }
 }
 
@@ -152,9 +177,11 @@ pub(crate) fn standing_of_runs(new: &Point, old: &Point) -> Option<Standing> {
         return None;
     }
     let ratio = if new.metric.row().ratio { of_runs(new, old) } else { None };
+    let by_clocks = new.clock_error.max(old.clock_error) > 0.0;
     let difference = || Estimate::apart(&new.rounds, &old.rounds, Scale::Difference);
     Some(match ratio {
         Some(ratio) => ratio.standing(),
+        None if by_clocks => Standing::Open,
         None => difference().map_or(Standing::Open, |e| of_difference(&e)),
     })
 }
@@ -178,6 +205,28 @@ mod tests {
         ] {
             let ratio = Ratio { value: 1.0, low, high, rounds: 3 };
             assert_eq!(ratio.standing(), standing, "{low} to {high}");
+        }
+    }
+
+    #[test]
+    fn between_two_hosts_the_clocks_decide_what_is_known() {
+        let mut run = sample::demo();
+        let [mut a, mut b] = [run.points.remove(0), run.points.remove(0)];
+        for (point, value) in [(&mut a, 40_000.0), (&mut b, 20_000.0)] {
+            (point.value, point.valid, point.rounds) = (value, true, vec![value; 5]);
+        }
+        for (errors, standing) in [
+            ([0.0, 0.0], Standing::More),
+            ([1_000.0, 1_000.0], Standing::More),
+            ([9_000.0, 12_000.0], Standing::Open),
+            ([62_000.0, 0.0], Standing::Open),
+            ([0.0, 62_000.0], Standing::Open),
+        ] {
+            [a.clock_error, b.clock_error] = errors;
+            for ratio in [of_points(&a, &b), of_runs(&a, &b)] {
+                let ratio = ratio.unwrap();
+                assert_eq!((ratio.value, ratio.standing()), (2.0, standing), "{errors:?}: {ratio:?}");
+            }
         }
     }
 

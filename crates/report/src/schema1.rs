@@ -211,6 +211,7 @@ fn converted(old: Point1, cell: u32, run: &mut Run, carried: &mut Carried) -> re
         value: old.value,
         low: old.low,
         high: old.high,
+        clock_error: 0.0,
         rounds: old.rounds,
         valid: old.valid,
         marks: old.marks.into_iter().map(|m| mark(&old.dut, m)).collect(),

@@ -26,7 +26,7 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<Reading<'_>>, refe
     if !point.valid {
         return Cell { text: "invalid".into(), marks: letters(&point), class: "invalid", ..Cell::default() };
     }
-    let text = format!("{}{}", view::bound(&point), units::value(&point.unit, point.value));
+    let text = format!("{}{}", view::bound(&point), units::measured(&point));
     let mut detail = interval_text(&point);
     if let Some(bits) = setting.bits(point.value) {
         detail = format!("{}; {detail}", units::value("bit/s", bits));
@@ -510,7 +510,8 @@ pub(crate) const PERCENTILES: [&str; 8] = ["min", "mean", "p50", "p90", "p99", "
 
 /// Its cells.
 pub(crate) fn percentiles(l: &LatencySummary) -> Vec<Cell> {
-    let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
+    let error = units::clock_error("ns", l.clock_error);
+    let time = |ns: f64| Cell::number(format!("{}{error}", units::value("ns", ns)), ns);
     let mut cells: Vec<Cell> = [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].map(time).into();
     cells.push(Cell::number(units::count(l.count), l.count as f64));
     cells

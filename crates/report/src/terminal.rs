@@ -215,7 +215,7 @@ fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) ->
 }
 
 fn value(point: &Point) -> String {
-    format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
+    format!("{}{}", view::bound(point), units::measured(point))
 }
 
 fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {

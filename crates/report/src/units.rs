@@ -1,6 +1,7 @@
 //! Numbers for people: Mpps, Gbit/s, µs. Three significant digits, because no figure of the bench holds more.
 
 use measure::level::grouped;
+use measure::results::Point;
 
 /// Steps of 1000, largest first, with their prefix.
 const PREFIXES: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
@@ -110,6 +111,16 @@ pub fn value(unit: &str, value: f64) -> String {
         return format!("{} {unit}", significant(value, 3)).trim_end().to_string();
     }
     scale.text(value)
+}
+
+/// The value of a point, with what is not known of it where two hosts with two clocks measured it: `23.1 µs ± 62 µs`.
+pub fn measured(point: &Point) -> String {
+    format!("{}{}", value(&point.unit, point.value), clock_error(&point.unit, point.clock_error))
+}
+
+/// Behind a time that two hosts measured: how far it may be off either way because they have two clocks. Nothing of one host.
+pub(crate) fn clock_error(unit: &str, error: f64) -> String {
+    if error > 0.0 { format!(" ± {}", value(unit, error)) } else { String::new() }
 }
 
 /// An interval in the unit of its middle: `1.21–1.27`.

@@ -215,7 +215,8 @@ fn shown(point: &Point) -> String {
         "≤ " => "at most ",
         _ => "at least ",
     };
-    format!("{bound}{}", units::words(&point.unit, point.value))
+    let error = units::clock_error(&point.unit, point.clock_error);
+    format!("{bound}{}{error}", units::words(&point.unit, point.value))
 }
 
 fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> {

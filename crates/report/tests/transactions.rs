@@ -89,6 +89,7 @@ fn point(cell: u32, dut: &str, metric: Metric, value: f64) -> Point {
         value,
         low: value,
         high: value,
+        clock_error: 0.0,
         rounds: vec![value],
         valid: true,
         marks: Vec::new(),

@@ -118,6 +118,7 @@ fn point(cell: &Cell, track: &Track, without_firewall: f64, key: &Key) -> Point 
     marks.extend(work_elsewhere(cell, &deciding, without_firewall));
     let mut point = empty_point(cell, &track.dut, key);
     set_estimate(&mut point, if valid { &values } else { &[] });
+    widen_by_clocks(&mut point, &deciding);
     point.rounds = rounds.iter().map(|m| m.map_or(0.0, |m| m.value)).collect();
     point.valid = valid && !marks.iter().any(|m| m.kind.invalidates());
     point.marks = marks;
@@ -146,6 +147,7 @@ fn empty_point(cell: &Cell, dut: &str, (metric, at): &Key) -> Point {
         value: 0.0,
         low: 0.0,
         high: 0.0,
+        clock_error: 0.0,
         rounds: Vec::new(),
         valid: false,
         marks: Vec::new(),
@@ -159,6 +161,16 @@ fn set_estimate(point: &mut Point, values: &[f64]) {
     if let Some(known) = Estimate::of(values, point.metric.scale(), ERROR) {
         let (low, high) = known.interval().unwrap_or((known.value, known.value));
         (point.value, point.low, point.high) = (known.value, low, high);
+    }
+}
+
+/// Adds to the interval of a latency what is not known of the clocks of two hosts.
+fn widen_by_clocks(point: &mut Point, deciding: &[&TrialOutcome]) {
+    let of_times = deciding.iter().filter_map(|outcome| outcome.latency_ns()).map(|times| times.clock_error);
+    let error = of_times.fold(0.0, f64::max);
+    if point.metric == Metric::Latency && error > 0.0 {
+        (point.low, point.high) = ((point.low - error).max(0.0), point.high + error);
+        point.clock_error = error;
     }
 }
 

@@ -24,7 +24,7 @@ impl Results {
 impl Point {
     /// Rounds value, interval and rounds to nine digits.
     pub(crate) fn round(&mut self) {
-        let values = [&mut self.value, &mut self.low, &mut self.high];
+        let values = [&mut self.value, &mut self.low, &mut self.high, &mut self.clock_error];
         values.into_iter().chain(&mut self.rounds).for_each(|value| to_digits(value, VALUE));
         self.marks.iter_mut().for_each(Mark::round);
     }
@@ -110,8 +110,8 @@ impl CoreUse {
 }
 
 fn round_times(summary: &mut Option<LatencySummary>) {
-    if let Some(LatencySummary { count: _, min, mean, p50, p90, p99, p999, max }) = summary {
-        [min, mean, p50, p90, p99, p999, max].into_iter().for_each(|ns| to_digits(ns, TIME));
+    if let Some(LatencySummary { count: _, min, mean, p50, p90, p99, p999, max, clock_error }) = summary {
+        [min, mean, p50, p90, p99, p999, max, clock_error].into_iter().for_each(|ns| to_digits(ns, TIME));
     }
 }
 

@@ -90,6 +90,12 @@ impl<'a> Subject<'a> {
             Subject::Point(point) => {
                 let value = figure(&point, field)?;
                 Some(match field {
+                    // What is not known of two clocks is the same in every round.
+                    Field::Value if point.clock_error > 0.0 => {
+                        let open = (f64::NEG_INFINITY, f64::INFINITY);
+                        let (low, high) = point.interval().unwrap_or(open);
+                        Quantity::between(value, low, high)
+                    }
                     Field::Value => {
                         let scale = point.metric.scale();
                         Quantity::measured(point.cell.id, value, point.rounds.clone(), scale, error)

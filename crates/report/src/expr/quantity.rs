@@ -39,6 +39,11 @@ impl Quantity {
         Self { value, low: value, high: value, error: 1.0, rounds: Rounds::Apart }
     }
 
+    /// A figure of which only the ends of an interval are known.
+    pub(super) const fn between(value: f64, low: f64, high: f64) -> Self {
+        Self { value, low, high, error: 1.0, rounds: Rounds::Apart }
+    }
+
     /// A figure of a point that was measured in rounds. `value` stands when no round has a value.
     pub(super) fn measured(cell: u32, value: f64, rounds: Vec<f64>, scale: Scale, error: f64) -> Self {
         let usable: Vec<f64> = rounds.iter().copied().filter(|r| r.is_finite()).collect();

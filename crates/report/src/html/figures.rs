@@ -199,12 +199,7 @@ fn dot(point: &Point, x: f64) -> Dot {
         low: point.low,
         high: point.high,
         hollow: view::is_bound(point),
-        tip: format!(
-            "{}: {} ({})",
-            point.dut,
-            units::value(&point.unit, point.value),
-            tables::interval_text(point)
-        ),
+        tip: format!("{}: {} ({})", point.dut, units::measured(point), tables::interval_text(point)),
     }
 }
 
@@ -278,7 +273,7 @@ fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Bar {
         value: point.valid.then_some((point.value, point.low, point.high)),
         text: if point.valid {
             let bits = setting.bits(point.value).map(|bits| format!(", {}", units::value("bit/s", bits)));
-            let value = units::value(&point.unit, point.value);
+            let value = units::measured(point);
             format!("{}{value}{}", view::bound(point), bits.unwrap_or_default())
         } else {
             format!("no value, invalid: {}", kinds(point))

@@ -562,6 +562,7 @@ pub(crate) fn latency(median: f64) -> LatencySummary {
         p99: median * 2.9,
         p999: median * 9.0,
         max: median * 31.0,
+        clock_error: 0.0,
     }
 }
 
