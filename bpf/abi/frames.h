@@ -139,6 +139,7 @@ struct control {
 	__u64 start_ns;
 	__u64 grace;		/* schedule time after a phase's end in which frames that were due before it still go out */
 	__u64 largest_lag;	/* schedule time; a sender further behind leaves frames out instead of catching up */
+	__u64 clock_ns;		/* added to each latency: how far the sending host's clock is ahead; 0: there is one clock */
 	struct phase phases[MAX_PHASES];
 	struct lane lanes[MAX_LANES];
 	struct mix_size mix[MAX_MIX];

@@ -36,7 +36,8 @@ static __noinline int begin_phase(struct core *core, __u64 start)
 	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
 
 	for (__u32 lane = 0; lane < MAX_LANES; lane++) {
-		core->senders[lane].due = lane < control.lane_count ? start : NO_FRAME_LEFT;
+		/* A lane that another host sends on has no budget here. */
+		core->senders[lane].due = lane < control.lane_count && phase->budget[lane] ? start : NO_FRAME_LEFT;
 		core->senders[lane].left = phase->budget[lane];
 	}
 	return 0;

@@ -76,10 +76,12 @@ static __always_inline void measure_times(struct receiver *receiver, struct time
 {
 	__u64 now = bpf_ktime_get_ns();
 	/* Only 48 bits of the send time travel; a frame is never 78 hours old. */
-	__u64 latency = (now - sent) & ((1ULL << 48) - 1);
+	__u64 latency = (now - sent + control.clock_ns) & ((1ULL << 48) - 1);
 	__u64 silence = now - receiver->last_arrival_ns;
 	__u64 last = receiver->last_latency_ns;
 
+	/* Less than nothing is nothing: two hosts' clocks may drift. By arithmetic, because the verifier would follow both outcomes. */
+	latency &= (latency >> 47) - 1;
 	record(&lane->latency, latency);
 	if (receiver->last_arrival_ns) {
 		record(&lane->variation, latency > last ? latency - last : last - latency);

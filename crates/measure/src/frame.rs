@@ -3,6 +3,7 @@
 //! "64-byte frame" is 60 bytes in memory.
 
 use crate::shape::IpVersion;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Bytes of the frame check sequence, which the RFCs count and a virtual link does not carry.
@@ -46,7 +47,8 @@ impl FrameSize {
 }
 
 /// The sizes that a stream repeats, in order: one size, or an IMIX (RFC 6985).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct FrameMix {
     /// None of one size for every frame.
     name: Option<String>,
@@ -124,6 +126,20 @@ impl FrameMix {
     pub fn line_rate_frames_per_second(&self, bits_per_second: f64) -> f64 {
         let bits: u64 = self.sizes.iter().map(|s| s.wire_bits()).sum();
         bits_per_second * self.sizes.len() as f64 / bits as f64
+    }
+}
+
+impl From<FrameMix> for String {
+    fn from(mix: FrameMix) -> Self {
+        mix.to_string()
+    }
+}
+
+impl TryFrom<String> for FrameMix {
+    type Error = FrameError;
+
+    fn try_from(text: String) -> Result<Self, FrameError> {
+        Self::parse(&text)
     }
 }
 

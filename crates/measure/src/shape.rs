@@ -62,7 +62,7 @@ impl Lane {
 }
 
 /// One- or two-way traffic.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Directions {
     /// Private to hostile only (and, with three zones, private to DMZ and hostile to DMZ).
     OneWay,
@@ -74,7 +74,7 @@ pub enum Directions {
 }
 
 /// IP version of the test frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IpVersion {
     /// 198.18.0.0/15 (RFC 2544 appendix C.2.2).
     V4,
@@ -83,7 +83,7 @@ pub enum IpVersion {
 }
 
 /// The UDP checksum of test frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UdpChecksum {
     /// Absent (zero), which only IPv4 allows. A real card would have checked it before the firewall saw the frame.
     Zero,
@@ -92,7 +92,7 @@ pub enum UdpChecksum {
 }
 
 /// What the generator sends.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrafficShape {
     /// Frame size or mix.
     pub frame: FrameMix,

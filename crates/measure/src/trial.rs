@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many frames are offered.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Load {
     /// Frames a second over all lanes and cores together.
     PerSecond(f64),
@@ -24,7 +24,7 @@ pub enum Load {
 }
 
 /// A stretch of constant load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Offered load.
     pub load: Load,

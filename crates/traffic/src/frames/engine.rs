@@ -3,9 +3,9 @@
 use super::flows;
 use super::forbidden::{self, Forbidden};
 use super::frame;
-use super::held_back::{self, Sighting};
 use super::neighbours;
-use super::reading::{self, Reading, StreamCounts};
+use super::part::Part;
+use super::reading;
 use super::schedule::{self, Schedule, fastest_per_core};
 use super::sinks::{self, Sinks};
 use super::skeleton::{
@@ -13,28 +13,35 @@ use super::skeleton::{
 };
 use super::streams::Streaming;
 use crate::TrafficError;
-use crate::harness::{
-    self, LiveSender, Memory, NOT_YET, Port, Run, Watch, send_through, to_schedule, wait_until,
-};
+use crate::harness::{self, LiveSender, Memory, NOT_YET, Port, send_through, to_schedule};
 use crate::random::{SplitMix64, secret};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{Load, Phase};
-use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
 /// for a box between two cables; a link in memory delivers at once).
 pub const SETTLE: Duration = Duration::from_millis(60);
+
+/// In the place of the slot of a port of another host. Nothing is sent through it.
+const NO_SLOT: u32 = u32::MAX;
 
 /// A zone's port that an engine uses. Detached when dropped.
 #[derive(Debug)]
 pub(crate) struct AttachedPort {
     port: Port,
     slot: u32,
-    _sink: Link,
+    /// None of a port of another host.
+    sink: Option<Link>,
+}
+
+impl AttachedPort {
+    fn is_here(&self) -> bool {
+        self.sink.is_some()
+    }
 }
 
 /// The ports of one bed.
@@ -68,7 +75,12 @@ impl Ports {
 
     /// The port at a place of the ports map.
     pub(crate) fn at(&self, slot: u32) -> Option<&Port> {
-        self.0.iter().find(|attached| attached.slot == slot).map(|attached| &attached.port)
+        self.0.iter().find(|it| it.is_here() && it.slot == slot).map(|attached| &attached.port)
+    }
+
+    /// Whether a lane of these begins at a port of this host.
+    pub(super) fn begin_here(&self, lanes: &[(Lane, f64)]) -> bool {
+        lanes.iter().any(|(lane, _)| self.of(lane.from).is_ok_and(AttachedPort::is_here))
     }
 
     /// The port of a zone.
@@ -99,72 +111,6 @@ pub struct TrialPlan<'a> {
     pub forbidden: Option<&'a Forbidden>,
 }
 
-/// How long after the last was sent frames may arrive: so much, and so much of the trial's time, beyond the shortest latency.
-const HELD_BACK_AFTER: (Duration, f64) = (Duration::from_millis(100), 0.1);
-
-impl TrialPlan<'_> {
-    /// How long after the last was sent frames of a trial may arrive. A firewall that forwards slower than it receives, and what it
-    /// could not forward in the trial's time afterwards, would look as fast as its memory is large. Bursts are to be held back.
-    fn may_take(&self, seen: &Reading) -> Duration {
-        if self.phases.iter().any(|phase| matches!(phase.load, Load::Burst(_))) {
-            return Duration::MAX;
-        }
-        let (least, share) = HELD_BACK_AFTER;
-        let [shortest, _] = seen.shortest_and_median();
-        least.max(Duration::from_secs_f64(self.seconds() * share)) + Duration::from_secs_f64(shortest)
-    }
-
-    /// Whether its load is the same from its beginning to its end.
-    fn is_constant(&self) -> bool {
-        matches!(self.phases, [phase] if !matches!(phase.load, Load::Burst(_)))
-    }
-
-    fn seconds(&self) -> f64 {
-        self.phases.iter().map(|phase| phase.seconds).sum()
-    }
-}
-
-/// A look that took longer was interrupted.
-const LONGEST_LOOK: Duration = Duration::from_millis(1);
-/// Looks at a trial whose load is constant, and the shortest and longest time between two of them.
-const LOOKS: f64 = 100.0;
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
-
-fn look_every(plan: &TrialPlan<'_>) -> Duration {
-    match plan.is_constant() {
-        true => Duration::from_secs_f64(plan.seconds() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1),
-        false => Duration::MAX,
-    }
-}
-
-/// Whoever follows a trial, while the engine itself looks at it more often.
-struct Looking<'a> {
-    watch: &'a mut dyn Watch,
-    every: Duration,
-}
-
-impl Watch for Looking<'_> {
-    fn interrupted(&self) -> bool {
-        self.watch.interrupted()
-    }
-
-    fn tick_every(&self) -> Duration {
-        self.watch.tick_every().min(self.every)
-    }
-
-    fn sample_every(&self) -> Duration {
-        self.watch.sample_every()
-    }
-
-    fn tick(&mut self, at_seconds: f64, sent: u64, received: u64) {
-        self.watch.tick(at_seconds, sent, received);
-    }
-
-    fn sample(&mut self, at_seconds: f64, reading: &Reading) {
-        self.watch.sample(at_seconds, reading);
-    }
-}
-
 /// Words that remember which frames arrived, all streams together.
 const SEEN_WORDS: usize = types::frame_sizes::SEEN_WORDS.0 as usize;
 
@@ -176,7 +122,7 @@ pub struct Engine {
     pub(super) memory: Memory<types::bss>,
     free_slots: Vec<u32>,
     flow_capacity: u32,
-    traffic: Option<TrafficShape>,
+    pub(super) traffic: Option<TrafficShape>,
     /// Sizes of its mix.
     mix_count: u32,
     /// Streams that were started and not yet ended.
@@ -243,12 +189,23 @@ impl Engine {
         send_through(port, &self.skel.maps.ports, slot)?;
         self.free_slots.pop();
         self.memory.change(|state| state.identities[slot as usize] = neighbours::identity(port));
-        Ok(AttachedPort { port: port.clone(), slot, _sink: sink })
+        Ok(AttachedPort { port: port.clone(), slot, sink: Some(sink) })
+    }
+
+    /// The same of the ports of a bed that are at this host, with those that are `elsewhere`.
+    ///
+    /// # Errors
+    /// As of [`Engine::attach`].
+    pub fn attach_beside(&mut self, here: &[Port], elsewhere: &[Port]) -> Result<Ports, TrafficError> {
+        let mut ports = self.attach(here)?;
+        let described = |port: &Port| AttachedPort { port: port.clone(), slot: NO_SLOT, sink: None };
+        ports.0.extend(elsewhere.iter().map(described));
+        Ok(ports)
     }
 
     /// Gives a bed's ports back.
     pub fn detach(&mut self, ports: Ports) {
-        for attached in ports.0 {
+        for attached in ports.0.into_iter().filter(AttachedPort::is_here) {
             self.memory.change(|state| state.identities[attached.slot as usize] = types::identity::default());
             // A port whose interface is gone has already left the map.
             let _ = self.skel.maps.ports.delete(&attached.slot.to_ne_bytes());
@@ -330,83 +287,12 @@ impl Engine {
         self.mark
     }
 
-    /// Runs one trial, telling `watch` how it goes.
-    ///
-    /// # Errors
-    /// The kernel refuses, the plan is impossible, or the watcher interrupts.
-    pub fn run(
-        &mut self,
+    /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
+    pub(super) fn start_senders(
+        &self,
         ports: &Ports,
         plan: &TrialPlan<'_>,
-        watch: &mut dyn Watch,
-    ) -> Result<TrialReading, TrafficError> {
-        let schedules = self.prepare(ports, plan)?;
-        let (memory, lanes) = (self.memory, plan.lanes.len());
-        let before = Reading::take(memory, plan.cores, lanes);
-        let counts = || Reading::take_counts(memory, plan.cores, lanes);
-        let reading = || Reading::take(memory, plan.cores, lanes).since(&before);
-        let senders = self.start_senders(ports, plan)?;
-        let run = Run::begin(&mut self.memory, plan.cores, senders)?;
-        let total = plan.seconds();
-        let sightings = RefCell::new(Vec::new());
-        let see = |counts: &[StreamCounts], at: Duration| {
-            sightings.borrow_mut().push(Sighting {
-                at_ns: at.as_nanos() as u64,
-                sent: counts.iter().map(|s| s.sent).sum(),
-                received: counts.iter().map(|s| s.received).sum(),
-            });
-        };
-        let mut watch = Looking { watch, every: look_every(plan) };
-        run.follow(total, total * 0.2, &mut watch, |watch, at, samples| {
-            let (began, counts) = (run.elapsed(), counts());
-            // One that took longer was interrupted: nobody knows of which moment it is.
-            if run.elapsed() - began < LONGEST_LOOK {
-                see(&counts, began);
-            }
-            watch.tick(at, counts.iter().map(|s| s.sent).sum(), counts.iter().map(|s| s.received).sum());
-            if samples {
-                watch.sample(at, &reading());
-            }
-        })?;
-        let seconds = run.seconds();
-        let (ended, in_time) = (Instant::now(), Cell::new(None));
-        let may_take = plan.may_take(&reading());
-        // Until every frame sent has arrived, or nothing more arrives.
-        wait_until(
-            plan.settle,
-            || watch.interrupted(),
-            counts,
-            |counts| {
-                see(counts, run.elapsed());
-                let received = counts.iter().map(|s| s.received).sum::<u64>();
-                if ended.elapsed() > may_take && in_time.get().is_none() {
-                    in_time.set(Some(received));
-                }
-                received >= counts.iter().map(|s| s.sent).sum()
-            },
-        )?;
-        let ended_at = run.elapsed();
-        run.end()?;
-        let after = reading();
-        watch.sample(seconds, &after);
-        see(&after.streams, ended_at);
-        let late = in_time.get().map_or(0, |in_time| after.received().saturating_sub(in_time));
-        let queued = if plan.is_constant() {
-            held_back::held_back(seconds, after.shortest_and_median(), &sightings.into_inner())
-        } else {
-            0
-        };
-        Ok(TrialReading {
-            seconds,
-            offered: self.offered(plan, &schedules),
-            held_back: late.max(queued),
-            reading: after,
-            samples_content: self.traffic.as_ref().is_some_and(frame::samples_content),
-        })
-    }
-
-    /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
-    fn start_senders(&self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<LiveSender>, TrafficError> {
+    ) -> Result<Vec<LiveSender>, TrafficError> {
         if self.recycled.len() > usize::from(frame::MAX_LIVE_FRAME_BYTES) {
             return self.start_packet_senders(ports, plan);
         }
@@ -414,17 +300,22 @@ impl Engine {
         LiveSender::start_all(program, &self.recycled, plan.cores, batch_size(plan))
     }
 
-    /// Frames that the schedules asked for.
-    fn offered(&self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> u64 {
+    /// Frames that the schedules asked for of the lanes that begin here.
+    pub(super) fn offered(&self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> u64 {
         let on_core = |(&core, schedule): (&usize, &Schedule)| -> u64 {
-            let lanes = 0..schedule.lanes;
+            let lanes = (0..schedule.lanes).filter(|&lane| schedule.phases[0].budget[lane] > 0);
             lanes.map(|lane| schedule.offered(lane, reading::sent(self.memory, core, lane))).sum()
         };
         plan.cores.iter().zip(schedules).map(on_core).sum()
     }
 
-    /// Writes the control block and clears what the last trial left.
-    fn prepare(&mut self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<Schedule>, TrafficError> {
+    /// Writes the control block and clears what the last trial left. With a `part`, of the lanes that begin at ports of this host.
+    pub(super) fn prepare(
+        &mut self,
+        ports: &Ports,
+        plan: &TrialPlan<'_>,
+        part: Option<&Part>,
+    ) -> Result<Vec<Schedule>, TrafficError> {
         let Some(traffic) = self.traffic.clone() else {
             return Err(TrafficError::Impossible("no traffic was set before the trial".to_owned()));
         };
@@ -443,23 +334,33 @@ impl Engine {
             )));
         }
         let shares: Vec<f64> = plan.lanes.iter().map(|(_, share)| *share).collect();
-        let schedules = (0..plan.cores.len())
+        let begins_here: Vec<bool> = plan
+            .lanes
+            .iter()
+            .map(|(lane, _)| ports.of(lane.from).map(AttachedPort::is_here))
+            .collect::<Result<_, _>>()?;
+        let mut schedules = (0..plan.cores.len())
             .map(|number| {
                 schedule::for_core(plan.phases, &shares, number, plan.cores.len(), traffic.fragments)
             })
             .collect::<Result<Vec<_>, _>>()?;
+        schedules.iter_mut().for_each(|schedule| schedule.keep(&begins_here));
         let (mut lanes, answer_lane) = lanes(ports, plan, &traffic)?;
         lanes.iter_mut().for_each(|lane| lane.mix_count = self.mix_count);
+        if let Some(part) = part {
+            self.mark = part.mark.wrapping_sub(1);
+        }
         let mark = self.next_mark();
         let seen = self.remember_anew(plan.cores, plan.lanes.len());
-        let mut random = SplitMix64::new(secret()?);
+        let mut random = SplitMix64::new(part.map_or_else(secret, |part| Ok(part.seed))?);
+        // Drawn first, so that both hosts of a trial draw the same.
+        let secret = frame::secret(&mut random);
         let forbidden = plan.forbidden.cloned().unwrap_or_default();
         let interval = forbidden::interval(plan.phases, plan.cores.len(), traffic.fragments);
-        let forbidden_control = forbidden.control(traffic.ip, answer_lane, interval, &mut random);
-        let mut first_due = || match forbidden_control.kind_count {
-            0 => u64::MAX,
-            _ => random.below(interval.max(1)),
-        };
+        let answers_here = ports.at(lanes[answer_lane].port).is_some();
+        let (forbidden_control, is_sent) =
+            forbidden.control(traffic.ip, (answer_lane, answers_here), interval, &mut random);
+        let mut first_due = || if is_sent { random.below(interval.max(1)) } else { u64::MAX };
         let forbidden_due: Vec<u64> = plan.cores.iter().map(|_| first_due()).collect();
         self.memory.change(|state| {
             let control = &mut state.control;
@@ -470,7 +371,8 @@ impl Engine {
             control.sample_mask = sample_mask(plan);
             control.largest_lag = largest_lag(plan.placement);
             control.grace = to_schedule(grace_seconds(plan.seconds()));
-            control.secret = frame::secret(&mut random);
+            control.secret = secret;
+            control.clock_ns = part.map_or(0, |part| part.clock_ns) as u64;
             control.forbidden = forbidden_control;
             seen.write(control);
             for (place, address) in state.forbidden_sources.iter_mut().zip(&forbidden.sources) {
@@ -538,28 +440,6 @@ impl Seen {
                     ((number * self.lanes + lane) as u32) << self.shift;
             }
         }
-    }
-}
-
-/// What a trial showed.
-#[derive(Debug)]
-pub struct TrialReading {
-    /// Seconds of sending.
-    pub seconds: f64,
-    /// Frames that the schedule asked for.
-    pub offered: u64,
-    /// Frames that arrived so long after the last was sent that they are not received.
-    pub held_back: u64,
-    /// The counters and times.
-    pub reading: Reading,
-    /// Whether content was compared in some frames only.
-    pub samples_content: bool,
-}
-
-impl TrialReading {
-    /// Frames handed to the links.
-    pub fn sent(&self) -> u64 {
-        self.reading.sent()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::harness::to_schedule;
 use crate::random::SplitMix64;
 use measure::shape::{IpVersion, Lane};
 use measure::trial::Phase;
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -15,7 +16,7 @@ use std::ops::RangeInclusive;
 pub const MOST_FORBIDDEN_SOURCES: usize = MAX_FORBIDDEN_SOURCES;
 
 /// Kinds of forbidden frames, which take turns: each of these that is there is one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forbidden {
     /// Destination ports that no rule allows, nor answers from them.
     pub ports: Option<RangeInclusive<u16>>,
@@ -41,15 +42,18 @@ impl Forbidden {
         of.into_iter().filter_map(|(kind, is_one)| is_one.then_some(kind)).collect()
     }
 
-    /// The control block's part of a trial.
+    /// The control block's part of a trial, and whether anything is sent from here. Answers go on this lane, if it begins here.
     pub(super) fn control(
         &self,
         ip: IpVersion,
-        answer_lane: usize,
+        (answer_lane, answers_here): (usize, bool),
         interval: u64,
         random: &mut SplitMix64,
-    ) -> types::forbidden {
-        let kinds = self.kinds(ip);
+    ) -> (types::forbidden, bool) {
+        let all = self.kinds(ip);
+        let sent: Vec<u32> = all.iter().copied().filter(|kind| *kind != ANSWER || answers_here).collect();
+        // A host that sends none still has to know those of the other.
+        let kinds = if sent.is_empty() { all } else { sent.clone() };
         let (first, last) = self.ports.clone().map_or((0, 0), RangeInclusive::into_inner);
         let mut made = types::forbidden {
             interval,
@@ -62,7 +66,7 @@ impl Forbidden {
             ..Default::default()
         };
         made.kinds[..kinds.len()].copy_from_slice(&kinds);
-        made
+        (made, !sent.is_empty())
     }
 }
 

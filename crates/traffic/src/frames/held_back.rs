@@ -3,6 +3,7 @@
 //! line through what had arrived at each moment, here against the line through what had been sent. Pure.
 
 use measure::pace::{InTime, Look};
+use serde::{Deserialize, Serialize};
 
 /// So much slower may the line of what arrived be: a firewall or a sink that waits for its core for a moment is none with a queue.
 const TOLERANCE: f64 = 0.03;
@@ -12,12 +13,14 @@ const MOST_WEIGHT: f64 = 1.5;
 const FEWEST: u64 = 200;
 
 /// A look at a trial of frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sighting {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
     /// Since the start of the load, in ns.
-    pub(super) at_ns: u64,
-    pub(super) sent: u64,
-    pub(super) received: u64,
+    pub at_ns: u64,
+    /// Frames sent until then.
+    pub sent: u64,
+    /// Frames received until then.
+    pub received: u64,
 }
 
 /// How many of the received frames of a constant load of so many seconds a queue had taken in. `times_seconds` are the shortest and the median

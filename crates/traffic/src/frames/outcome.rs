@@ -1,6 +1,6 @@
 //! From counters to what a trial shows: lanes, latencies, seconds.
 
-use super::engine::TrialReading;
+use super::part::TrialReading;
 use super::reading::{FIELD_NAMES, Reading, StreamCounts};
 use crate::harness::{Histogram, summary};
 use measure::frame::FCS_BYTES;

@@ -16,6 +16,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::unistd::{read, write};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter};
 use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
@@ -30,6 +31,8 @@ use std::time::{Duration, Instant};
 const NO_SERVICES: RangeInclusive<u16> = 49_152..=65_535;
 const SERVICES: RangeInclusive<u16> = 1_024..=49_151;
 const BUFFER_BYTES: usize = 1 << 20;
+/// Of what arrived that looks like probes at one host; the bench itself sends a few a trial.
+const MOST_ARRIVED: usize = 4_096;
 
 /// Where arrivals are seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +52,18 @@ pub struct Patrolled {
     pub arrived: Vec<usize>,
 }
 
+/// The same of the ports of one host, whose frames arrive at another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PatrolledPart {
+    /// Frames sent since the patrol set out, each with the place of its probe.
+    pub sent: Vec<(Key, usize)>,
+    /// What arrived since the last time that looks like any of the probes, and where.
+    pub arrived: Vec<(Zone, Key)>,
+}
+
 /// What tells a frame from all others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Key {
     protocol: u8,
     destination_port: u16,
     /// A segment's sequence number, or the first bytes of a datagram.
@@ -117,6 +129,38 @@ impl Patrol {
         })
     }
 
+    /// The same at the ports of one host. Of `probes` those are sent that enter here, and all that may arrive here are looked out for.
+    ///
+    /// # Errors
+    /// As of [`Patrol::new`].
+    pub fn part(ports: &[Port], probes: &[ProbeFrame]) -> Result<Self, TrafficError> {
+        let is_here = |probe: &&ProbeFrame| ports.iter().any(|port| port.zone == probe.from);
+        let own: Vec<ProbeFrame> = probes.iter().filter(is_here).cloned().collect();
+        Self::new(ports, &own, own.len(), &Lookout::Ports)
+    }
+
+    /// Stops, and tells what is known here of frames whose other end is at another host. `probes` are those of [`Patrol::part`].
+    ///
+    /// # Errors
+    /// A socket failed meanwhile, or more arrived that looks like probes than can be told.
+    pub fn halt_part(&mut self, probes: &[ProbeFrame]) -> Result<PatrolledPart, TrafficError> {
+        self.stop()?;
+        let is_own = |probe: &ProbeFrame| self.ports.iter().any(|port| port.zone == probe.from);
+        let places: Vec<usize> = (0..probes.len()).filter(|place| is_own(&probes[*place])).collect();
+        let sent = std::mem::take(&mut *locked(&self.book.sent));
+        let mut arrived = std::mem::take(&mut *locked(&self.book.arrived));
+        let ends: Vec<(u8, u16)> = probes.iter().map(|it| (it.protocol(), it.destination_port)).collect();
+        arrived.retain(|(_, key)| ends.contains(&(key.protocol, key.destination_port)));
+        if arrived.len() > MOST_ARRIVED {
+            return Err(TrafficError::Impossible(format!(
+                "{} frames arrived beside the load that look like forbidden ones: more than {MOST_ARRIVED} are not told to another host",
+                arrived.len()
+            )));
+        }
+        let sent = sent.into_iter().map(|(key, which)| (key, places[which])).collect();
+        Ok(PatrolledPart { sent, arrived })
+    }
+
     /// Sends one probe after the other, about `every`, until [`halt`](Self::halt).
     ///
     /// # Errors
@@ -141,6 +185,20 @@ impl Patrol {
     /// # Errors
     /// A socket failed meanwhile.
     pub fn halt(&mut self) -> Result<Patrolled, TrafficError> {
+        let sent = self.stop()?;
+        let sent_ever = locked(&self.book.sent);
+        let arrived = std::mem::take(&mut *locked(&self.book.arrived));
+        let which = |(zone, key): (Zone, Key)| {
+            sent_ever.get(&key).copied().filter(|which| self.probes[*which].from != zone)
+        };
+        Ok(Patrolled {
+            sent,
+            arrived: arrived.into_iter().filter_map(which).map(|which| which % self.kinds.max(1)).collect(),
+        })
+    }
+
+    /// Stops sending; how many were sent. Says what went wrong meanwhile.
+    fn stop(&mut self) -> Result<u64, TrafficError> {
         let sent = match self.under_way.take() {
             Some((stop, sender)) => {
                 stop.store(true, Ordering::Relaxed);
@@ -154,15 +212,7 @@ impl Patrol {
         {
             joined(receiver.join(), "looking out for forbidden frames")?;
         }
-        let sent_ever = locked(&self.book.sent);
-        let arrived = std::mem::take(&mut *locked(&self.book.arrived));
-        let which = |(zone, key): (Zone, Key)| {
-            sent_ever.get(&key).copied().filter(|which| self.probes[*which].from != zone)
-        };
-        Ok(Patrolled {
-            sent,
-            arrived: arrived.into_iter().filter_map(which).map(|which| which % self.kinds.max(1)).collect(),
-        })
+        Ok(sent)
     }
 
     /// Sends a frame that is none of the probes, and says whether it arrived in another zone within this time. Of a segment all numbers are

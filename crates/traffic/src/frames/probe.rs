@@ -7,6 +7,7 @@ use super::skeleton::{ARRIVAL_BYTES, MAX_PROBES, PROBE_FRAME_BYTES, types};
 use crate::TrafficError;
 use crate::harness::{LiveSender, Port, wait_until};
 use measure::shape::Zone;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
@@ -15,7 +16,7 @@ pub(super) const PROTOCOL_TCP: u8 = 6;
 const PROBE_CORE: u8 = 0xff;
 
 /// Transport protocol of a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     /// A datagram.
     Udp,
@@ -36,7 +37,7 @@ impl Transport {
 }
 
 /// One frame that proves a policy: it must arrive, or it must not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeFrame {
     /// Where it enters.
     pub from: Zone,
@@ -110,7 +111,7 @@ impl ProbeFrame {
         ))
     }
 
-    fn protocol(&self) -> u8 {
+    pub(super) fn protocol(&self) -> u8 {
         match self.transport {
             Transport::Udp => PROTOCOL_UDP,
             Transport::Tcp { .. } => PROTOCOL_TCP,
@@ -169,7 +170,7 @@ pub(crate) fn read_tag(frame: &[u8]) -> Option<(u8, u16)> {
 }
 
 /// How a probe arrived.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// Copies that arrived.
     pub count: u64,
@@ -215,28 +216,53 @@ impl Engine {
         expected: usize,
     ) -> Result<Vec<Option<Arrival>>, TrafficError> {
         if probes.len() > MAX_PROBES {
-            return Err(TrafficError::Impossible(format!(
-                "{} probes: one proof holds {MAX_PROBES}",
-                probes.len()
-            )));
+            return Err(too_many(probes.len()));
         }
         let mark = self.next_mark();
-        let mut frames = Vec::new();
-        for (number, probe) in probes.iter().enumerate() {
-            let bytes = probe.bytes(ports.port(probe.from)?, number as u8, mark)?;
-            frames.push(probe_of(ports.slot(probe.from)?, &bytes));
-        }
-        self.memory.change(|state| {
-            state.control.mark = mark;
-            state.arrivals = [types::arrival::default(); MAX_PROBES];
-        });
-        self.send_probes(&frames)?;
+        self.look_out_for_probes(mark);
+        self.send_probes_from_here(ports, probes, mark)?;
         let arrived =
             || reading::arrivals(self.memory)[..probes.len()].iter().filter(|a| a.count > 0).count();
         wait_until(SETTLE, || false, arrived, |&arrived| arrived >= expected)?;
         // Read again: a head that was being written while its count was read is whole now.
+        Ok(self.arrived_probes(probes.len()))
+    }
+
+    /// From now on the sinks note probes with this mark, which may come from another host; what earlier ones did is forgotten.
+    pub fn look_out_for_probes(&mut self, mark: u16) {
+        self.memory.change(|state| {
+            state.control.mark = mark;
+            state.arrivals = [types::arrival::default(); MAX_PROBES];
+        });
+    }
+
+    /// Sends those of the probes that enter by ports of this host, in their order. All have their places of `probes` as numbers.
+    ///
+    /// # Errors
+    /// A probe from a zone that the bed has not, or more probes than one proof holds.
+    pub fn send_probes_from_here(
+        &mut self,
+        ports: &Ports,
+        probes: &[ProbeFrame],
+        mark: u16,
+    ) -> Result<(), TrafficError> {
+        if probes.len() > MAX_PROBES {
+            return Err(too_many(probes.len()));
+        }
+        let mut frames = Vec::new();
+        for (number, probe) in probes.iter().enumerate() {
+            let bytes = probe.bytes(ports.port(probe.from)?, number as u8, mark)?;
+            if ports.at(ports.slot(probe.from)?).is_some() {
+                frames.push(probe_of(ports.slot(probe.from)?, &bytes));
+            }
+        }
+        self.send_probes(&frames)
+    }
+
+    /// How the first `count` probes arrived here so far.
+    pub fn arrived_probes(&self, count: usize) -> Vec<Option<Arrival>> {
         let seen = reading::arrivals(self.memory);
-        Ok(seen[..probes.len()].iter().map(|a| Arrival::read(a.count, &a.head)).collect())
+        seen.iter().take(count).map(|arrival| Arrival::read(arrival.count, &arrival.head)).collect()
     }
 
     /// Sends frames once, in order.
@@ -249,6 +275,10 @@ impl Engine {
         let program = self.skel.progs.send_probe.as_fd();
         LiveSender::start(program, &[0; PROBE_FRAME_BYTES], 0, 1, Some(frames.len() as u32))?.wait()
     }
+}
+
+fn too_many(probes: usize) -> TrafficError {
+    TrafficError::Impossible(format!("{probes} probes: one proof holds {MAX_PROBES}"))
 }
 
 /// A frame that is sent once through the port in `slot`.

@@ -1,11 +1,12 @@
 //! Reading the counters of the generator and the sink.
 
-use super::skeleton::{FIELDS, MAX_CORES, MAX_LANES, MAX_PROBES, types};
+use super::skeleton::{FIELDS as FIELD_COUNT, MAX_CORES, MAX_LANES, MAX_PROBES, types};
 use crate::harness::memory::{clear, peek};
 use crate::harness::{self, Histogram, Memory};
+use serde::{Deserialize, Serialize};
 
 /// One lane, all cores together.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
     /// Frames handed to the link.
     pub sent: u64,
@@ -28,7 +29,7 @@ pub struct StreamCounts {
     /// Frames that came out of another port than their lane's.
     pub wrong_port: u64,
     /// Frames with headers that a forwarder has no business to change, by [`FIELD_NAMES`].
-    pub altered: [u64; FIELDS],
+    pub altered: [u64; FIELD_COUNT],
     /// Datagrams that were sent in fragments and arrived whole: a firewall reassembled them and did not cut them again. Both
     /// fragments count as received.
     pub reassembled: u64,
@@ -36,8 +37,28 @@ pub struct StreamCounts {
     pub longest_silence_ns: u64,
 }
 
+impl StreamCounts {
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.skipped += other.skipped;
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.corrupted += other.corrupted;
+        self.compared += other.compared;
+        self.wrong_port += other.wrong_port;
+        for (sum, more) in self.altered.iter_mut().zip(other.altered) {
+            *sum += more;
+        }
+        self.reassembled += other.reassembled;
+        self.longest_silence_ns = self.longest_silence_ns.max(other.longest_silence_ns);
+    }
+}
+
 /// Times of one lane.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneTimes {
     /// Latency.
     pub latency: Histogram,
@@ -46,7 +67,7 @@ pub struct LaneTimes {
 }
 
 /// All counters at one moment, or the difference of two moments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// Per lane, in the order of the plan.
     pub streams: Vec<StreamCounts>,
@@ -69,7 +90,7 @@ pub struct Reading {
 }
 
 /// What reports call the fields of `enum field` in `bpf/abi/frames.h`, in its order.
-pub const FIELD_NAMES: [&str; FIELDS] = [
+pub const FIELD_NAMES: [&str; FIELD_COUNT] = [
     "source address",
     "destination address",
     "source port",
@@ -131,7 +152,16 @@ pub(crate) fn turns(memory: Memory<types::bss>) -> u32 {
     let shift = peek!(memory => control.seen_shift);
     let lanes = (0..MAX_CORES).flat_map(|core| (0..MAX_LANES).map(move |lane| (core, lane)));
     let most = lanes.map(|(core, lane)| sent(memory, core, lane)).max().unwrap_or(0);
+    let most = most.max(highest_seen(memory));
     ((most / 32) >> shift) as u32 + 1
+}
+
+/// The highest number of a frame that arrived, which another host may have sent.
+fn highest_seen(memory: Memory<types::bss>) -> u64 {
+    let streams = (0..MAX_CORES).flat_map(|core| (0..MAX_LANES).map(move |lane| (core, lane)));
+    let receivers =
+        streams.flat_map(|(core, lane)| receiving_cores().map(move |at| receiver_index(at, core, lane)));
+    receivers.map(|index| peek!(memory => receivers[index].highest)).max().unwrap_or(0)
 }
 
 /// Clears what a trial on these cores and lanes writes.
@@ -175,6 +205,24 @@ impl Reading {
         lanes: usize,
     ) -> Vec<StreamCounts> {
         (0..lanes).map(|lane| lane_counts(memory, cores, lane)).collect()
+    }
+
+    /// Adds what another host counted of the same trial.
+    pub(super) fn add(&mut self, other: &Reading) {
+        for (sum, more) in self.streams.iter_mut().zip(&other.streams) {
+            sum.add(more);
+        }
+        for (sum, more) in self.times.iter_mut().zip(&other.times) {
+            sum.latency.merge(&more.latency);
+            sum.variation.merge(&more.variation);
+        }
+        self.foreign += other.foreign;
+        self.stale += other.stale;
+        self.forged += other.forged;
+        self.forbidden_sent += other.forbidden_sent;
+        self.forbidden_arrived += other.forbidden_arrived;
+        self.largest_lag = self.largest_lag.max(other.largest_lag);
+        self.late += other.late;
     }
 
     /// What happened between `earlier` and this reading. Smallest, largest and latest values are this reading's.

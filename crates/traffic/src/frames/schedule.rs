@@ -103,6 +103,15 @@ pub(super) fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
 }
 
 impl Schedule {
+    /// Keeps the lanes that begin at this host; nothing is sent on the others.
+    pub(crate) fn keep(&mut self, begins_here: &[bool]) {
+        for phase in &mut self.phases {
+            for (budget, _) in phase.budget.iter_mut().zip(begins_here).filter(|(_, here)| !**here) {
+                *budget = 0;
+            }
+        }
+    }
+
     /// Frames that the schedule asks of this core on `lane`, given those that an unpaced phase sent.
     pub(crate) fn offered(&self, lane: usize, sent: u64) -> u64 {
         let mut start = 0;

@@ -2,13 +2,15 @@
 
 use measure::latency::Distribution;
 use measure::results::LatencySummary;
+use serde::{Deserialize, Serialize};
 
 /// As in `bpf/abi/traffic.h`, to which each engine's skeleton holds them.
 pub(crate) const BUCKET_BITS: u32 = 7;
 pub(crate) const BUCKETS: usize = 4096;
 
 /// Times that the programs entered, at one moment or between two.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Sparse", into = "Sparse")]
 pub struct Histogram {
     counts: Vec<u64>,
     /// Sum of all times, ns.
@@ -17,6 +19,38 @@ pub struct Histogram {
     pub min_ns: u64,
     /// Largest time since the start of the run, ns.
     pub max_ns: u64,
+}
+
+/// A histogram without its empty buckets: the form in which it goes from host to host.
+#[derive(Serialize, Deserialize)]
+struct Sparse {
+    /// Number and count of each bucket that is not empty.
+    buckets: Vec<(u16, u64)>,
+    sum_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl From<Histogram> for Sparse {
+    fn from(full: Histogram) -> Self {
+        let Histogram { counts, sum_ns, min_ns, max_ns } = full;
+        let buckets = (0..).zip(counts).filter(|(_, count)| *count > 0).collect();
+        Self { buckets, sum_ns, min_ns, max_ns }
+    }
+}
+
+impl TryFrom<Sparse> for Histogram {
+    type Error = String;
+
+    fn try_from(sparse: Sparse) -> Result<Self, String> {
+        let Sparse { buckets, sum_ns, min_ns, max_ns } = sparse;
+        let mut made = Self { sum_ns, min_ns, max_ns, ..Self::default() };
+        for (bucket, count) in buckets {
+            let place = made.counts.get_mut(usize::from(bucket));
+            *place.ok_or_else(|| format!("there is no bucket {bucket}: a histogram has {BUCKETS}"))? = count;
+        }
+        Ok(made)
+    }
 }
 
 impl Default for Histogram {

@@ -15,6 +15,9 @@ const SETUP_LIMIT: Duration = Duration::from_secs(20);
 const PATIENCE_SECONDS: f64 = 2.0;
 /// The first instants go into filling the page pool.
 const WARM_UP: Duration = Duration::from_millis(20);
+/// Between two looks of who waits for another host.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// A start that never comes: the generators turn and wait.
 pub(crate) const NOT_YET: u64 = u64::MAX;
 
@@ -80,10 +83,31 @@ impl<S: Generators> Run<S> {
         cores: &[usize],
         senders: Vec<LiveSender>,
     ) -> Result<Self, TrafficError> {
+        Self::begin_when(memory, cores, senders, || Ok(Clock::now_ns() + START_DELAY.as_nanos() as u64))
+    }
+
+    /// The same at a moment of the clock, in ns, that `when` says once all generators take turns. Without senders and cores, nothing is sent:
+    /// the schedule is another host's.
+    ///
+    /// # Errors
+    /// A generator takes no turn, nobody says when, or the moment is past.
+    pub(crate) fn begin_when(
+        memory: &mut Memory<S>,
+        cores: &[usize],
+        senders: Vec<LiveSender>,
+        when: impl FnOnce() -> Result<u64, TrafficError>,
+    ) -> Result<Self, TrafficError> {
         let mut run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
         run.wait_for_turns()?;
-        run.start = Instant::now() + START_DELAY;
-        let start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64;
+        let start_ns = when()?;
+        let (here, now_ns) = (Instant::now(), Clock::now_ns());
+        let Some(left) = start_ns.checked_sub(now_ns) else {
+            return Err(TrafficError::Impossible(format!(
+                "the moment at which a trial was to start was past by {:.3} ms when it was said",
+                (now_ns - start_ns) as f64 / 1e6
+            )));
+        };
+        run.start = here + Duration::from_nanos(left);
         memory.change(|state| state.set_start(start_ns));
         Ok(run)
     }
@@ -142,6 +166,35 @@ impl<S: Generators> Run<S> {
                 || self.is_broken()
             {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Goes on looking, as [`Run::follow`] does, until `known` says something.
+    ///
+    /// # Errors
+    /// The watcher interrupts.
+    pub(crate) fn attend<R, K>(
+        &self,
+        watch: &mut dyn Watch<R>,
+        mut look: impl FnMut(&mut dyn Watch<R>, f64, bool),
+        mut known: impl FnMut() -> Option<K>,
+    ) -> Result<K, TrafficError> {
+        let every = watch.sample_every().as_secs_f64().max(0.001);
+        let mut next_sample = ((self.elapsed().as_secs_f64() / every).floor() + 1.0) * every;
+        loop {
+            if let Some(known) = known() {
+                return Ok(known);
+            }
+            if watch.interrupted() {
+                return Err(TrafficError::Interrupted);
+            }
+            std::thread::sleep(watch.tick_every().clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+            let now = self.elapsed().as_secs_f64();
+            let samples = now >= next_sample;
+            look(watch, now, samples);
+            if samples {
+                next_sample += every;
             }
         }
     }
