@@ -72,6 +72,18 @@ pub struct FleetEvent {
     pub event: Event,
 }
 
+/// Connects to a server of NATS, for whatever it is to carry. `name` is who this is in what the server logs.
+///
+/// # Errors
+/// A file cannot be read, or the server does not answer, does not prove who it is, or does not let this user in.
+pub async fn connect(address: &Address, name: &str) -> Result<Client, FleetError> {
+    let client = options(address, name)?.connect(&address.url).await;
+    client.map_err(|error| {
+        let why = unproved(&error).unwrap_or_else(|| error.to_string());
+        FleetError::Server(format!("cannot use {}: {why}", address.url))
+    })
+}
+
 impl Server {
     /// Connects, and makes on the server what is not there. `name` is who this is in what the server logs.
     ///
@@ -80,9 +92,7 @@ impl Server {
     pub async fn connect(address: &Address, name: &str) -> Result<Self, FleetError> {
         let refused =
             |why: &dyn std::fmt::Display| FleetError::Server(format!("cannot use {}: {why}", address.url));
-        let client = options(address, name)?.connect(&address.url).await;
-        let client =
-            client.map_err(|error| refused(&unproved(&error).unwrap_or_else(|| error.to_string())))?;
+        let client = connect(address, name).await?;
         let context = jetstream::new(client.clone());
         let bucket = |name: &str| {
             let bucket = Bucket { bucket: name.to_owned(), history: 1, ..Bucket::default() };
