@@ -1,24 +1,45 @@
-//! Firewalls that the command line names: `--ports`, a firewall between two interfaces of this machine with what its owner says of it, and
+//! Firewalls that the command line names: `--ports`, a firewall between two interfaces of this machine with what its owner says of it; `--agents`,
+//! the same between two hosts; and
 //! `--dut program:PATH`, a driver outside the tree. Everything that the user can have got wrong is looked at before the run begins.
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
+use crate::machine::command_line;
+use crate::rig::Link;
+use agents::{Key, Leader};
 use measure::plan::Plan;
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use testbed::dut::{self, Driver, External, ExternalPort, ExternalPorts, Program, Stated};
 use testbed::policy::StatedTraffic;
 
 /// A firewall that the command line names, before its interfaces were looked at.
 pub(crate) struct Named {
     firewall: &'static External,
-    ports: [ExternalPort; 2],
+    ports: NamedPorts,
     traffic: Vec<StatedTraffic>,
+}
+
+/// Where the command line says that its ports are.
+enum NamedPorts {
+    Here([ExternalPort; 2]),
+    /// At the hosts of these agents, private side first.
+    Hosts([String; 2]),
 }
 
 /// The same with interfaces that can be used.
 pub(crate) struct Between {
     pub(crate) firewall: &'static External,
-    pub(crate) ports: ExternalPorts,
+    pub(crate) ports: Where,
+}
+
+/// Where the ports are.
+pub(crate) enum Where {
+    /// At this host.
+    Here(ExternalPorts),
+    /// Each at a host with an agent.
+    Hosts(Rc<Link>),
 }
 
 /// What `--dut` has before the path of a driver outside the tree.
@@ -37,25 +58,55 @@ pub(crate) fn with_programs(duts: &[String]) -> Result<Vec<String>, Failure> {
 
 /// The firewall between `--ports`, if there is one; the drivers know it from now on.
 pub(crate) fn named(args: &RunArgs) -> Result<Option<Named>, Failure> {
-    let Some(ports) = &args.ports else { return Ok(None) };
-    let [private, hostile] = ports.as_slice() else {
-        return Err(Failure::Wrong(format!(
-            "--ports {}: two interfaces, as in --ports eth1,eth2, with the firewall between them",
-            ports.join(",")
-        )));
+    let ports = match (&args.ports, &args.agents) {
+        (Some(ports), _) => NamedPorts::Here(ports_of(ports)?),
+        (None, Some(agents)) => NamedPorts::Hosts(agents_of(agents, args)?),
+        (None, None) => return Ok(None),
     };
-    let ports: [ExternalPort; 2] = [private.parse()?, hostile.parse()?];
     let traffic = stated_traffic(args)?;
     let stated = match (args.suite_policy, traffic.is_empty()) {
         (true, _) => Stated::Suite,
         (false, true) => Stated::Nothing,
         (false, false) => Stated::Traffic(traffic.clone()),
     };
-    let interfaces = ports.each_ref().map(|port| port.interface.as_str());
-    let beside = args.dut.as_ref().map(|_| interfaces);
+    let beside = match &ports {
+        NamedPorts::Here(ports) => {
+            args.dut.as_ref().map(|_| ports.each_ref().map(|port| port.interface.as_str()))
+        }
+        NamedPorts::Hosts(_) => None,
+    };
     let firewall: &External = Box::leak(Box::new(External::new(args.name.as_deref(), stated, beside)?));
     dut::add(firewall)?;
     Ok(Some(Named { firewall, ports, traffic }))
+}
+
+fn ports_of(ports: &[String]) -> Result<[ExternalPort; 2], Failure> {
+    let [private, hostile] = ports else {
+        return Err(Failure::Wrong(format!(
+            "--ports {}: two interfaces, as in --ports eth1,eth2, with the firewall between them",
+            ports.join(",")
+        )));
+    };
+    Ok([private.parse()?, hostile.parse()?])
+}
+
+fn agents_of(names: &[String], args: &RunArgs) -> Result<[String; 2], Failure> {
+    let wrong = |why: &str| Failure::Wrong(format!("--agents {}: {why}", names.join(",")));
+    let [private, hostile] = names else {
+        return Err(wrong(
+            "two agents, as in --agents left,right, with the firewall between their hosts; the first is on the private side",
+        ));
+    };
+    if private == hostile {
+        return Err(wrong("it is one agent twice: the firewall must be between two"));
+    }
+    names.iter().try_for_each(|name| agents::check_name(name)).map_err(|why| wrong(&why))?;
+    if args.dut.is_some() {
+        return Err(wrong(
+            "--dut is of firewalls on this machine, whose figures cannot stand beside those of two other hosts: measure them in a run of their own",
+        ));
+    }
+    Ok([private.clone(), hostile.clone()])
 }
 
 fn stated_traffic(args: &RunArgs) -> Result<Vec<StatedTraffic>, Failure> {
@@ -79,7 +130,7 @@ impl Named {
     }
 
     /// Looks at the interfaces, and at what was stated against what the plan sends.
-    pub(crate) fn checked(self, plan: &Plan, force: bool) -> Result<Between, Failure> {
+    pub(crate) fn checked(self, plan: &Plan, args: &RunArgs) -> Result<Between, Failure> {
         for planned in &plan.cells {
             let tested = planned.setup.policy.protocol;
             let stopped = |traffic: &&StatedTraffic| !traffic.passes && traffic.is_of_the_test(tested);
@@ -91,7 +142,27 @@ impl Named {
                 )));
             }
         }
-        let [private, hostile] = &self.ports;
-        Ok(Between { firewall: self.firewall, ports: ExternalPorts::check(private, hostile, force)? })
+        let ports = match self.ports {
+            NamedPorts::Here([private, hostile]) => {
+                Where::Here(ExternalPorts::check(&private, &hostile, args.force)?)
+            }
+            NamedPorts::Hosts(agents) => Where::Hosts(Rc::new(link(agents, args)?)),
+        };
+        Ok(Between { firewall: self.firewall, ports })
     }
+}
+
+/// Connects to the server of the agents, and greets each, so that what is wrong is said before the run.
+fn link(agents: [String; 2], args: &RunArgs) -> Result<Link, Failure> {
+    let missing = |what: &str| Failure::Wrong(format!("--agents: say with {what}"));
+    let server = args.server.as_ref().ok_or_else(|| missing("--server where the server of NATS is"))?;
+    let key = args.key.as_ref().ok_or_else(|| missing("--key what orders are sealed with"))?;
+    let key = Key::read(key)?;
+    let leader = Leader::connect(&args.login.address(server)?, key, "rampart-bench run")?;
+    for agent in &agents {
+        leader.greet(agent)?;
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let who = format!("process {} on {}: {}", std::process::id(), host.trim(), command_line());
+    Ok(Link { leader, agents, who, hosts: RefCell::default() })
 }

@@ -1,5 +1,6 @@
 //! The command line: what can be said, and its help.
 
+use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Serve the Open Traffic Generator API: clients such as snappi send flows between interfaces and read metrics.
     Otg(OtgArgs),
+    /// Have a port of this host sent from and counted at by a run that is led from elsewhere (`run --agents`).
+    Agent(AgentArgs),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -139,7 +142,8 @@ pub(crate) enum PlacementName {
   rampart-bench run tolly-udp --set flows=1000 --set frame=64,imix:tolly
   rampart-bench run eantc-ip --dry-run               what it would measure, and how long
   rampart-bench run rfc2544 --ports eth1,eth2        whatever is between two cards
-  rampart-bench run rfc2544 --ports eth1,eth2 --name ACME --must-not-pass tcp/23 --dut nftables")]
+  rampart-bench run rfc2544 --ports eth1,eth2 --name ACME --must-not-pass tcp/23 --dut nftables
+  rampart-bench run rfc2544 --agents left,right --server tls://nats.example.net:4222 --key bench.key")]
 pub(crate) struct RunArgs {
     /// A built-in suite's name, or a path to a suite (suites/FORMAT.md says how to write one).
     pub(crate) suite: String,
@@ -174,22 +178,96 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) file: HistoryFile,
     /// Two interfaces of this machine with a firewall of your own between them; with --dut, others are measured beside it.
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "IF1,IF2")]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "IF1,IF2", group = "between")]
     pub(crate) ports: Option<Vec<String>>,
-    /// What reports call the firewall between --ports.
-    #[arg(long, requires = "ports")]
+    /// Two agents at other hosts with a firewall of your own between their ports, the first on the private side: see
+    /// `rampart-bench agent`.
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B", group = "between", requires_all = ["server", "key"])]
+    pub(crate) agents: Option<Vec<String>>,
+    /// Server of NATS over which --agents are reached: nats://HOST:PORT, or tls://HOST:PORT.
+    #[arg(long, requires = "agents", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// File with the key that --agents have as well.
+    #[arg(long, requires = "agents", value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// How the server lets this program in.
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
+    /// What reports call the firewall between --ports or --agents.
+    #[arg(long, requires = "between")]
     pub(crate) name: Option<String>,
-    /// You have loaded the suite's policy into the firewall between --ports; it is proved as with the others.
-    #[arg(long, requires = "ports", conflicts_with_all = ["must_pass", "must_not_pass"])]
+    /// You have loaded the suite's policy into the firewall between --ports or --agents; it is proved as with the others.
+    #[arg(long, requires = "between", conflicts_with_all = ["must_pass", "must_not_pass"])]
     pub(crate) suite_policy: bool,
-    /// Traffic that the firewall between --ports must let pass: udp/53, or hostile:tcp/22 from the hostile side.
-    #[arg(long, requires = "ports", value_delimiter = ',', value_name = "P/N[,P/N…]")]
+    /// Traffic that the firewall between --ports or --agents must let pass: udp/53, or hostile:tcp/22 from the hostile side.
+    #[arg(long, requires = "between", value_delimiter = ',', value_name = "P/N[,P/N…]")]
     pub(crate) must_pass: Vec<String>,
     /// Traffic that it must not let pass, written in the same way.
-    #[arg(long, requires = "ports", value_delimiter = ',', value_name = "P/N[,P/N…]")]
+    #[arg(long, requires = "between", value_delimiter = ',', value_name = "P/N[,P/N…]")]
     pub(crate) must_not_pass: Vec<String>,
     /// Take --ports even if this machine is reached through them.
     #[arg(long, requires = "ports")]
+    pub(crate) force: bool,
+}
+
+/// How a server of NATS lets a program in.
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// Certificates of the authorities that may have signed the server's, in PEM [default: those of the machine].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// User at the server.
+    #[arg(long, requires = "password_file", value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// File with the user's password.
+    #[arg(long, requires = "user", value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+impl LoginArgs {
+    /// The address of the server, with how it is spoken with.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn address(&self, server: &str) -> Result<agents::Address, Failure> {
+        let is_one = ["nats://", "tls://"].iter().any(|it| server.len() > it.len() && server.starts_with(it));
+        if !is_one {
+            return Err(Failure::Wrong(format!(
+                "--server {server}: this is no address of a server of NATS: write tls://nats.example.net:4222, or nats:// where nobody can read \
+                 along"
+            )));
+        }
+        let user = self.user.clone().zip(self.password_file.clone());
+        Ok(agents::Address { url: server.to_owned(), ca_file: self.ca_file.clone(), user })
+    }
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  rampart-bench agent --name left --port eth1 --server tls://nats.example.net:4222 --key bench.key
+  rampart-bench agent --name right --port eth1=02:00:00:00:01:02 --server nats://10.0.0.1:4222 --key bench.key
+
+Runs until Ctrl-C. The port is taken while a run lasts that has the same key, and is left alone otherwise. Whoever has the key
+can send test frames from the port. How to set both hosts up: docs/guide/agents.md.")]
+pub(crate) struct AgentArgs {
+    /// What runs call this agent: letters, digits, - and _.
+    #[arg(long)]
+    pub(crate) name: String,
+    /// Interface with the firewall behind it: eth1, or eth1=02:00:00:00:01:01 with the firewall's Ethernet address.
+    #[arg(long, value_name = "IF")]
+    pub(crate) port: String,
+    /// Server of NATS over which runs reach it: nats://HOST:PORT, or tls://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: String,
+    /// File with the key that runs have as well: 32 bytes in base64, readable by its owner alone.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// How the server lets this program in.
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
+    /// Take the port even if this machine is reached through it.
+    #[arg(long)]
     pub(crate) force: bool,
 }
 

@@ -99,6 +99,15 @@ impl From<::otg::OtgError> for Failure {
     }
 }
 
+impl From<agents::AgentsError> for Failure {
+    fn from(error: agents::AgentsError) -> Self {
+        match error {
+            agents::AgentsError::Wrong(text) => Failure::Wrong(text),
+            other => Failure::Machine(other.to_string()),
+        }
+    }
+}
+
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let machine = error.exit_status() == 3;

@@ -1,6 +1,7 @@
 //! `rampart-bench`: measures firewalls. This program is the command line, its progress and the wiring of the crates
 //! that do the work; it computes nothing itself.
 
+mod agent;
 mod between;
 mod calibrate;
 mod cli;
@@ -58,6 +59,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::History(args) => history::history(args, cli.json),
         Command::Serve(args) => serve::serve(args, &Interrupt::install()?),
         Command::Otg(args) => otg::otg(args, &Interrupt::install()?),
+        Command::Agent(args) => agent::agent(args, &Interrupt::install()?),
         Command::Completion { shell } => {
             let mut command = manual::with_names(Cli::command());
             let mut script = Vec::new();
@@ -74,6 +76,7 @@ const fn without_json(command: &Command) -> Option<&'static str> {
     match command {
         Command::Serve(_) => Some("serve"),
         Command::Otg(_) => Some("otg"),
+        Command::Agent(_) => Some("agent"),
         Command::Completion { .. } => Some("completion"),
         Command::Man { .. } => Some("man"),
         _ => None,

@@ -1,6 +1,6 @@
 //! `run`: from a suite to a report. Wires plan, beds, engine and campaign together; decides nothing about measuring.
 
-use crate::between::{self, Between, Named};
+use crate::between::{self, Between, Named, Where};
 use crate::cli::{PlacementName, ProfileName, RunArgs};
 use crate::failure::Failure;
 use crate::history::Keeper;
@@ -24,6 +24,7 @@ use std::time::SystemTime;
 use testbed::Change;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, Requirement};
+use testbed::machine_lock::MachineLock;
 use testbed::priority::SessionPriority;
 use testbed::tables::ConntrackSize;
 use traffic::Engine;
@@ -36,6 +37,12 @@ const LARGEST_SUITE: u64 = 4 << 20;
 
 /// Among the environment's settings: what decides about the processor between the bench and others.
 const SESSION_PRIORITY: &str = "priority of the session";
+
+/// What a reader must know of a run that was led from here and made elsewhere.
+const ELSEWHERE: [&str; 2] = [
+    "Generator and sink were at two other hosts: what stands here of the machine is of the one that led them. At each value stands which hosts they were.",
+    "The generators of the hosts were not calibrated by this run: `rampart-bench calibrate` does that at each.",
+];
 
 /// Runs a suite.
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
@@ -55,14 +62,10 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     let extras = output::extras(&suite)?;
     check_needs(&plan)?;
     check_own_stacks(&plan, args)?;
-    check_root()?;
-    let generating = plan.cells.iter().map(|cell| cell.setup.traffic.cores).max().unwrap_or(1);
-    testbed::quota::check_for(generating)?;
-    let _alone = machine::alone(interrupt)?;
-    for change in testbed::leftovers::remove()? {
-        crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
-    }
-    let between = named.map(|named| named.checked(&plan, args.force)).transpose()?;
+    check_between_hosts(&plan, args)?;
+    // Who leads agents sends nothing from here.
+    let _alone = if args.agents.is_none() { Some(take_machine(&plan, interrupt)?) } else { None };
+    let between = named.map(|named| named.checked(&plan, args)).transpose()?;
     let dir = folder(args, &suite.name)?;
     let keeper = Keeper::find(args.file.history.as_deref());
     let mut run = Run::begin(args, &suite, &plan, &dir, between, interrupt)?;
@@ -79,6 +82,18 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
         .and_then(|()| expectations::judge(&expectations, &results, json));
     output::print_ending(&results, extras, json);
     judged
+}
+
+/// Has this machine for the run alone, without what a killed run left.
+fn take_machine(plan: &Plan, interrupt: &Interrupt) -> Result<MachineLock, Failure> {
+    check_root()?;
+    let generating = plan.cells.iter().map(|cell| cell.setup.traffic.cores).max().unwrap_or(1);
+    testbed::quota::check_for(generating)?;
+    let alone = machine::alone(interrupt)?;
+    for change in testbed::leftovers::remove()? {
+        crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
+    }
+    Ok(alone)
 }
 
 /// The report could not be written: it can be, later, of what is in the journal.
@@ -154,7 +169,7 @@ fn options(args: &RunArgs, named: Option<&Named>, duts: Option<Vec<String>>) -> 
             Some(named) => Some([&[named.name().to_owned()], duts.as_deref().unwrap_or_default()].concat()),
             None => duts,
         },
-        placement: match (args.placement, &args.ports) {
+        placement: match (args.placement, args.ports.as_ref().or(args.agents.as_ref())) {
             // A firewall between two cards has a machine of its own.
             (None, Some(_)) => Some(Placement::Isolated),
             (placement, _) => placement.map(|p| match p {
@@ -237,6 +252,13 @@ fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
             Workload::Application(_) => ("application traffic", None),
             Workload::Frames | Workload::Connections(_) => continue,
         };
+        if let Some(agents) = &args.agents {
+            return Err(Failure::Wrong(format!(
+                "--agents {}: test {} is of {what}, and between two hosts there are tests of frames only in this version",
+                agents.join(","),
+                cell.cell.test
+            )));
+        }
         if let Some(ports) = &args.ports {
             return Err(Failure::Wrong(format!(
                 "--ports {}: test {} is of {what}, which needs a network stack at each end; between two interfaces of one \
@@ -248,6 +270,21 @@ fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
         program.map_or(Ok(()), |program| Requirement::Program(program).check())?;
     }
     Ok(())
+}
+
+/// Agents send and count frames, and nothing else in this version.
+fn check_between_hosts(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
+    let Some(agents) = &args.agents else { return Ok(()) };
+    let other = plan.cells.iter().find(|cell| !matches!(cell.setup.workload, Workload::Frames));
+    match other {
+        Some(cell) => Err(Failure::Wrong(format!(
+            "--agents {}: test {} is of connections, and between two hosts there are tests of frames only in this version: --ports measures both \
+             between two interfaces of one machine",
+            agents.join(","),
+            cell.cell.test
+        ))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn check_root() -> Result<(), Failure> {
@@ -327,15 +364,26 @@ impl Run {
             cells.map(|c| c.setup.traffic.flows).max()
         };
         let flows = most(Sent::Frames).unwrap_or(1);
-        let mut shared = Shared::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?, interrupt);
-        shared.between = between.map(Rc::new);
+        let elsewhere = between.as_ref().is_some_and(|it| matches!(it.ports, Where::Hosts(_)));
+        let mut shared = match between {
+            Some(between) if elsewhere => Shared::elsewhere(between, interrupt),
+            between => {
+                let engine = Engine::load(flows.max(calibrate::PACED_FLOWS))?;
+                Shared { between: between.map(Rc::new), ..Shared::new(engine, interrupt) }
+            }
+        };
         if let Some(connections) = most(Sent::Connections) {
             shared = shared.with_connections(connections)?;
         }
         let mut environment = environment(plan, &priority);
         let commit = args.commit.iter().map(|commit| ("commit".to_owned(), commit.clone()));
         environment.versions.extend(commit);
-        let calibration = calibrate::brief(&shared, flows, plan.typical_seconds())?;
+        let calibration = if elsewhere {
+            environment.remarks.extend(ELSEWHERE.map(str::to_owned));
+            Vec::new()
+        } else {
+            calibrate::brief(&shared, flows, plan.typical_seconds())?
+        };
         let results = Results {
             schema: SCHEMA.to_owned(),
             suite: suite.name.clone(),
@@ -404,8 +452,24 @@ impl Run {
         let mut outcome = campaign::run(&planned.cell, &mut rigs, &mut self.display);
         for point in &mut outcome.points {
             note_remark(point, &planned.setup);
+            self.note_hosts(point);
         }
         Ok(outcome)
+    }
+
+    /// Which hosts a value is of, and how well the bench knows their clocks.
+    fn note_hosts(&self, point: &mut Point) {
+        let between = self.shared.between.as_ref().map(|between| &between.ports);
+        let Some(Where::Hosts(link)) = between else { return };
+        let Some(hosts) = link.hosts.borrow().clone() else { return };
+        point.marks.push(Mark::new(MarkKind::Note, hosts));
+        if point.clock_error > 0.0 {
+            let error = report::units::value(&point.unit, point.clock_error);
+            let text = format!(
+                "the offset of the two hosts' clocks is known to ± {error}, which is in the interval"
+            );
+            point.marks.push(Mark::new(MarkKind::Note, text));
+        }
     }
 
     fn end(mut self, complete: bool) -> Result<Results, Failure> {

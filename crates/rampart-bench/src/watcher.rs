@@ -64,8 +64,13 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    pub(crate) fn into_seen(self) -> Seen {
-        let samples = self.seconds.into_samples();
+    pub(crate) fn into_seen(mut self) -> Seen {
+        let samples = std::mem::take(&mut self.seconds).into_samples();
+        self.into_seen_of(samples)
+    }
+
+    /// The same where others made the samples.
+    pub(crate) fn into_seen_of(self, samples: Vec<SecondSample>) -> Seen {
         let mut faults = self.faults;
         let outage = samples.iter().find(|s| s.sent >= TELLING_FRAMES && s.received == 0);
         if let Some(outage) = outage.filter(|_| !self.expects_outage) {

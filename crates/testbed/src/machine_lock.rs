@@ -23,6 +23,24 @@ impl MachineLock {
         Self::take_at(&Path::new(JOURNAL_FOLDER).join("lock"), command)
     }
 
+    /// Takes the lock together with others who share it: agents, whose host may be that of another agent as well.
+    ///
+    /// # Errors
+    /// As of [`MachineLock::take`].
+    pub fn share() -> Result<Result<Self, String>, TestbedError> {
+        let path = Path::new(JOURNAL_FOLDER).join("lock");
+        fs::create_dir_all(JOURNAL_FOLDER).map_err(TestbedError::io("make", JOURNAL_FOLDER))?;
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(TestbedError::io("open", &path))?;
+        let Ok(file) = Flock::lock(file, FlockArg::LockSharedNonblock) else {
+            return Ok(Err(fs::read_to_string(&path).unwrap_or_default().trim().to_owned()));
+        };
+        let written =
+            file.set_len(0).and_then(|()| (&*file).write_all(b"an agent of the bench, for another host\n"));
+        written.map_err(TestbedError::io("write", &path))?;
+        Ok(Ok(Self { _file: file }))
+    }
+
     fn take_at(path: &Path, command: &str) -> Result<Result<Self, String>, TestbedError> {
         let folder = path.parent().unwrap_or(path);
         fs::create_dir_all(folder).map_err(TestbedError::io("make", folder))?;

@@ -4,7 +4,7 @@
 use super::machine_time::MachineTime;
 use super::patrol::LookedOut;
 use super::station::{Station, probe_frame};
-use super::{Shared, Site, broken, broken_traffic, other_workload, replacement};
+use super::{Shared, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
 use crate::ledger::link_losses;
 use measure::connections::{
@@ -214,7 +214,7 @@ impl ConnectionRig {
         }
         // What a suite calls illegal, the owner of a box was to forbid: nobody here knows whether the policy does, so what
         // arrived at the server tells.
-        let owners = matches!(self.station.site, Site::Named(_));
+        let owners = self.station.site.is_opaque();
         for illegal in connections.illegal.iter_mut().chain(&mut connections.forbidden) {
             illegal.forbidden = owners || self.station.policy.forbids();
         }

@@ -1,19 +1,23 @@
 //! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
 
+use super::hosts::Between;
 use super::machine_time::MachineTime;
-use super::patrol::LookedOut;
+use super::patrol::{self, LookedOut};
 use super::station::{Station, lent};
 use super::{Shared, Site, broken_traffic, other_workload};
 use crate::ledger::{self, Before};
 use crate::watcher::{Seen, Watcher};
+use agents::Trial;
+use measure::clock::Correction;
 use measure::shape::{Lane, Placement, Setup, TestProtocol};
 use measure::trial::{
-    FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
+    FrameOutcome, FrameRequest, LaneOutcome, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest,
+    WorkloadOutcome,
 };
 use std::cell::OnceCell;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
+use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading, Watch as _};
 
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
 const FLOWS_STALE: Duration = Duration::from_secs(240);
@@ -49,7 +53,8 @@ impl FrameRig {
     ) -> Result<T, TrafficError> {
         let ports = self.station.described_ports();
         self.station.take_from_frames();
-        let mut engine = self.station.shared.engine.borrow_mut();
+        let missing = |why: RigError| TrafficError::Impossible(why.to_string());
+        let mut engine = self.station.shared.engine().map_err(missing)?.borrow_mut();
         match ports.as_slice() {
             [private, .., hostile] => run(&mut engine, private, hostile),
             _ => Err(TrafficError::Impossible("a bed of one zone".to_owned())),
@@ -57,7 +62,11 @@ impl FrameRig {
     }
 
     fn run(&self, plan: &TrialPlan<'_>, watcher: &mut Watcher<'_>) -> Result<TrialReading, RigError> {
-        let mut engine = self.station.shared.engine.borrow_mut();
+        if let Site::Hosts(hosts) = &self.station.site {
+            let interrupted = || self.station.shared.interrupt.asked();
+            return Ok(hosts.run(self.between_hosts(plan), &interrupted)?.reading);
+        }
+        let mut engine = self.station.shared.engine()?.borrow_mut();
         engine.set_traffic(&self.station.setup.traffic).map_err(broken_traffic)?;
         engine.run(lent(&self.station.frame_ports)?, plan, watcher).map_err(broken_traffic)
     }
@@ -84,7 +93,7 @@ impl FrameRig {
     /// are slow and hold a queue.
     fn settle_time(&self) -> Duration {
         match (&self.station.site, self.station.setup.link_bits_per_second) {
-            (Site::Named(_), _) => Duration::from_secs(2),
+            (Site::Named(_) | Site::Hosts(_), _) => Duration::from_secs(2),
             (_, Some(_)) => Duration::from_millis(500),
             _ => traffic::SETTLE,
         }
@@ -163,7 +172,7 @@ impl FrameRig {
         let mut reset_firewall = || running.reset().map_err(|e| e.to_string());
         let reset = request.reset_after_seconds.map(|at| (at, &mut reset_firewall as _));
         let mut watcher = Watcher::new(&station.shared.interrupt, request, reset);
-        let mut engine = station.shared.engine.borrow_mut();
+        let mut engine = station.shared.engine()?.borrow_mut();
         engine.set_traffic(&station.setup.traffic).map_err(broken_traffic)?;
         let ports = lent(&station.frame_ports)?;
         let plan = TrialPlan {
@@ -180,10 +189,102 @@ impl FrameRig {
         Ok((watcher.into_seen(), reading))
     }
 
+    /// A trial as both hosts must know it, of which [`Hosts::run`](super::Hosts::run) completes what is its own.
+    fn between_hosts(&self, plan: &TrialPlan<'_>) -> Trial {
+        Trial {
+            number: 0,
+            mark: 0,
+            traffic: self.station.setup.traffic.clone(),
+            phases: plan.phases.to_vec(),
+            lanes: plan.lanes.to_vec(),
+            placement: plan.placement,
+            cores: plan.cores.to_vec(),
+            times_matter: plan.times_matter,
+            settle_ms: plan.settle.as_millis() as u64,
+            translated: plan.translated,
+            forbidden: plan.forbidden.cloned(),
+            clock_ns: 0,
+            patrol: None,
+            sample_seconds: 1.0,
+        }
+    }
+
+    /// The trial where two hosts have the ports: as of one host, but that the firewall cannot be reset, and that two clocks measure times.
+    fn run_between_hosts(
+        &self,
+        request: &FrameRequest,
+        forbidden: &Forbidden,
+    ) -> Result<TrialOutcome, RigError> {
+        let station = &self.station;
+        let Site::Hosts(hosts) = &station.site else { return Err(other_workload()) };
+        if request.reset_after_seconds.is_some() {
+            return Err(RigError::Unsupported(format!("{} cannot do a reset by the bench", station.dut)));
+        }
+        let lanes = station.setup.lanes();
+        let plan = TrialPlan {
+            forbidden: Some(forbidden),
+            ..self.plan(&request.phases, &lanes, request.times_matter)
+        };
+        let (probes, kinds) = station.forbidden_between_hosts();
+        let every = patrol::seconds_between(plan.phases.iter().map(|phase| phase.seconds).sum());
+        let patrol = (!probes.is_empty()).then_some((probes, every));
+        let trial = Trial { patrol, ..self.between_hosts(&plan) };
+        let interrupt = &station.shared.interrupt;
+        let Between { reading, sightings, per_second, clocks, patrolled, cpu, mut faults, mut remarks } =
+            hosts.run(trial, &|| interrupt.asked())?;
+        let mut watcher = Watcher::new(interrupt, request, None);
+        for seen in sightings {
+            watcher.tick(seen.at_ns as f64 / 1e9, seen.sent, seen.received);
+        }
+        let seen = watcher.into_seen_of(per_second);
+        let found = patrol::found(&patrolled, &kinds);
+        let before = Before::take(&station.site, station.running.as_ref());
+        let account = ledger::account(
+            &reading,
+            station.setup.traffic.fragments,
+            before,
+            &station.site,
+            station.running.as_ref(),
+            true,
+            0,
+        );
+        faults.extend(seen.faults.iter().cloned().chain(account.fault));
+        remarks.extend(account.remarks);
+        remarks.extend(reassembled(&reading));
+        remarks.extend(held_back(&reading));
+        let clocks = clocks.map(|of| (of, lanes.clone()));
+        Ok(TrialOutcome {
+            id: 0,
+            seconds: reading.seconds,
+            ledger: account.ledger,
+            policy_broken: found.broken,
+            workload: WorkloadOutcome::Frames(FrameOutcome {
+                received_bits: reading.received_bits(),
+                lanes: by_clocks(reading.lanes(&lanes), clocks.as_ref().map(|(of, _)| of)),
+                latency_ns: clocks.and_then(|(of, lanes)| {
+                    Some(reading.reading.latency_ns()?.corrected(of_all(&of, &lanes)?))
+                }),
+                last_loss_seconds: seen.last_loss_seconds(reading.sent(), reading.reading.received()),
+                longest_silence_seconds: reading.longest_silence_seconds(),
+                on_time_share: on_time_share(request, &reading),
+            }),
+            per_second: seen.samples,
+            cpu,
+            flow_entries: None,
+            memory_bytes: None,
+            policy_load_seconds: None,
+            faults,
+            remarks,
+        })
+    }
+
     fn run_trial(&mut self, request: &FrameRequest, patrols: bool) -> Result<TrialOutcome, RigError> {
         let lanes = self.station.setup.lanes();
         let forbidden = self.forbidden();
         self.trials += 1;
+        if matches!(self.station.site, Site::Hosts(_)) {
+            return self.run_between_hosts(request, &forbidden);
+        }
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
         let cpu = self.station.processor_time(&threads)?;
@@ -196,7 +297,7 @@ impl FrameRig {
         let patrol = self.station.end_patrol()?;
         let (mut watcher, reading) = run?;
         let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
-        let opaque = matches!(self.station.site, Site::Named(_));
+        let opaque = self.station.site.is_opaque();
         let fragments = self.station.setup.traffic.fragments;
         let found = ledger::account(
             &reading,
@@ -259,8 +360,7 @@ impl Rig for FrameRig {
         }
         let unexplained = outcome.ledger.residual();
         // What no firewall may do is not forgotten for a trial that explains a loss better.
-        let is_named = matches!(self.station.site, Site::Named(_));
-        if unexplained == 0 || is_named || outcome.shows_misconduct() {
+        if unexplained == 0 || self.station.site.is_opaque() || outcome.shows_misconduct() {
             return Ok(outcome);
         }
         self.explained_trial(request, outcome)
@@ -275,12 +375,12 @@ impl FrameRig {
         request: &FrameRequest,
         unexplained: TrialOutcome,
     ) -> Result<TrialOutcome, RigError> {
-        let Ok(count) = self.station.shared.engine.borrow_mut().count_drops() else {
+        let Ok(count) = self.station.shared.engine()?.borrow_mut().count_drops() else {
             return Ok(ledger::give_up_explaining(unexplained));
         };
         // The kernel counts drops of the patrol and of the load together.
         let mut outcome = self.run_trial(request, false)?;
-        let drops = self.station.shared.engine.borrow().drops(&count).map_err(broken_traffic)?;
+        let drops = self.station.shared.engine()?.borrow().drops(&count).map_err(broken_traffic)?;
         ledger::explain(&mut outcome, drops);
         Ok(ledger::that_counts(unexplained, outcome))
     }
@@ -289,6 +389,27 @@ impl FrameRig {
 fn on_time_share(request: &FrameRequest, reading: &TrialReading) -> Option<f64> {
     (request.is_paced() && reading.sent() > 0)
         .then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+}
+
+/// Each direction with the error bar of the clocks; without its times if nothing is known of them.
+fn by_clocks(mut lanes: Vec<LaneOutcome>, clocks: Option<&[Correction; 2]>) -> Vec<LaneOutcome> {
+    for lane in &mut lanes {
+        let by = clocks.map(|clocks| of_receiver(clocks, lane.lane));
+        lane.latency_ns = by.and_then(|by| Some(lane.latency_ns?.corrected(by)));
+        lane.pdv_ns = by.and_then(|by| Some(lane.pdv_ns?.with_clock_error(by)));
+    }
+    lanes
+}
+
+/// What the times of a lane are corrected by, which the host took that it ends at.
+fn of_receiver(clocks: &[Correction; 2], lane: Lane) -> Correction {
+    let ends_at_first = lane.to == super::ZONES[0];
+    clocks[usize::from(!ends_at_first)]
+}
+
+/// What the times of all lanes together are corrected by.
+fn of_all(clocks: &[Correction; 2], lanes: &[(Lane, f64)]) -> Option<Correction> {
+    lanes.iter().map(|(lane, _)| of_receiver(clocks, *lane)).reduce(Correction::or)
 }
 
 /// What the firewall forwarded only when the trial was over.

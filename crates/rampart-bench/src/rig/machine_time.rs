@@ -21,7 +21,7 @@ const READINGS: usize = 5;
 
 /// One moment on all clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MachineTime {
+pub(crate) struct MachineTime {
     wall: u64,
     monotonic: u64,
     raw: u64,
@@ -37,7 +37,7 @@ struct Found {
 }
 
 impl MachineTime {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let read = |_| {
             let before = Clock::now_ns();
             let (wall, raw, boot) = (Clock::wall_ns(), Clock::raw_ns(), Clock::boot_ns());
@@ -54,10 +54,16 @@ impl MachineTime {
 
     /// Says of a trial that began here and ends now what was wrong with its time.
     pub(super) fn judge(self, outcome: &mut TrialOutcome) {
-        let found = Self::now().since(self);
-        outcome.remarks.extend(found.remark);
-        outcome.faults.extend(found.faults);
-        outcome.faults.extend(machine_settings::changed());
+        let (remarks, faults) = self.findings();
+        outcome.remarks.extend(remarks);
+        outcome.faults.extend(faults);
+    }
+
+    /// The same as remarks and as what makes the trial worthless.
+    pub(crate) fn findings(self) -> (Vec<String>, Vec<String>) {
+        let mut found = Self::now().since(self);
+        found.faults.extend(machine_settings::changed());
+        (found.remark.into_iter().collect(), found.faults)
     }
 
     fn since(self, earlier: Self) -> Found {

@@ -5,6 +5,7 @@ mod application;
 mod bulk;
 mod connections;
 mod frames;
+mod hosts;
 mod iperf3;
 mod machine_time;
 mod patrol;
@@ -15,6 +16,8 @@ mod trespass;
 
 pub(crate) use bulk::PROGRAM as BULK_PROGRAM;
 pub(crate) use frames::FrameRig;
+pub(crate) use hosts::{Hosts, Link, ZONES};
+pub(crate) use machine_time::MachineTime;
 
 use crate::between::Between;
 use crate::interrupt::Interrupt;
@@ -37,6 +40,8 @@ pub(crate) enum Site {
     Built(Bed),
     /// Two interfaces that the user named.
     Named(ExternalBed),
+    /// Two hosts, each with an interface that an agent was given.
+    Hosts(Box<Hosts>),
 }
 
 impl Site {
@@ -44,7 +49,7 @@ impl Site {
     pub(crate) fn links(&self) -> Option<LinkCounters> {
         match self {
             Site::Built(bed) => LinkCounters::read(bed).ok(),
-            Site::Named(_) => None,
+            Site::Named(_) | Site::Hosts(_) => None,
         }
     }
 
@@ -52,14 +57,21 @@ impl Site {
         match self {
             Site::Built(bed) => bed.layout(),
             Site::Named(external) => external.layout(),
+            Site::Hosts(hosts) => hosts.layout(),
         }
+    }
+
+    /// Whether nobody can look into the firewall, which somebody else set up.
+    pub(crate) const fn is_opaque(&self) -> bool {
+        !matches!(self, Site::Built(_))
     }
 }
 
 /// What all rigs of a run share.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) engine: Rc<RefCell<Engine>>,
+    /// The generator and the sink; none where agents have them.
+    pub(crate) frames: Option<Rc<RefCell<Engine>>>,
     /// Client and server, where a test has connections.
     pub(crate) tcp: Option<Rc<RefCell<tcp::Engine>>>,
     /// The box between two interfaces that the user named.
@@ -71,7 +83,20 @@ impl Shared {
     /// For trials of frames alone. What the machine is set to now, it has to be set to until the last of them.
     pub(crate) fn new(engine: Engine, interrupt: &Interrupt) -> Self {
         testbed::machine_settings::note();
-        Self { engine: Rc::new(RefCell::new(engine)), tcp: None, between: None, interrupt: interrupt.clone() }
+        let frames = Some(Rc::new(RefCell::new(engine)));
+        Self { frames, tcp: None, between: None, interrupt: interrupt.clone() }
+    }
+
+    /// For trials between hosts.
+    pub(crate) fn elsewhere(between: Between, interrupt: &Interrupt) -> Self {
+        Self { frames: None, tcp: None, between: Some(Rc::new(between)), interrupt: interrupt.clone() }
+    }
+
+    /// The generator and the sink of this machine.
+    fn engine(&self) -> Result<&RefCell<Engine>, RigError> {
+        self.frames
+            .as_deref()
+            .ok_or_else(|| RigError::Broken("agents have the generator and the sink".to_owned()))
     }
 
     /// With client and server for trials of up to `connections` at once.

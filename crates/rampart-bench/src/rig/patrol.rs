@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use testbed::applications;
 use testbed::policy::{self, Expect, Probe};
-use traffic::{Clock, Lookout, Patrol, Patrolled, Port};
+use traffic::{Clock, Lookout, Patrol, Patrolled, Port, ProbeFrame};
 
 /// So many go along with a trial, in so far as the time between two stays within these.
 const FRAMES_OF_A_TRIAL: f64 = 16.0;
@@ -50,6 +50,11 @@ pub(super) struct Found {
     pub(super) broken: Option<String>,
 }
 
+/// Seconds between two frames of the patrol of a trial of so many.
+pub(super) fn seconds_between(trial_seconds: f64) -> f64 {
+    (trial_seconds / FRAMES_OF_A_TRIAL).clamp(SHORTEST, LONGEST)
+}
+
 impl Station {
     /// Lets a patrol begin beside a trial of so many seconds. None goes where nothing is forbidden, or where nobody can look out.
     pub(super) fn begin_patrol(&mut self, who: LookedOut, seconds: f64) -> Result<(), RigError> {
@@ -57,8 +62,7 @@ impl Station {
             self.beside = self.beside(who)?;
         }
         let Some(beside) = &mut self.beside else { return Ok(()) };
-        let every = (seconds / FRAMES_OF_A_TRIAL).clamp(SHORTEST, LONGEST);
-        beside.patrol.set_out(Duration::from_secs_f64(every)).map_err(broken_traffic)
+        beside.patrol.set_out(Duration::from_secs_f64(seconds_between(seconds))).map_err(broken_traffic)
     }
 
     pub(super) fn end_patrol(&mut self) -> Result<Found, RigError> {
@@ -67,10 +71,16 @@ impl Station {
         Ok(found(&seen, &beside.kinds))
     }
 
+    /// What a patrol between hosts sends, and what each frame shows. One sends nothing where nothing is forbidden.
+    pub(super) fn forbidden_between_hosts(&self) -> (Vec<ProbeFrame>, Vec<String>) {
+        let forbidden = self.probes().into_iter().filter(|probe| probe.expect == Expect::Dropped);
+        forbidden.map(|probe| (probe_frame(&probe), probe.name)).unzip()
+    }
+
     fn beside(&self, who: LookedOut) -> Result<Option<Beside>, RigError> {
         let mut forbidden = self.probes();
         forbidden.retain(|probe| probe.expect == Expect::Dropped);
-        let is_named = matches!(self.site, Site::Named(_));
+        let is_named = self.site.is_opaque();
         let lookout = match who {
             _ if forbidden.is_empty() => return Ok(None),
             LookedOut::AtHosts if is_named => return Ok(None),
@@ -137,7 +147,7 @@ impl Station {
     }
 }
 
-fn found(seen: &Patrolled, names: &[String]) -> Found {
+pub(super) fn found(seen: &Patrolled, names: &[String]) -> Found {
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     for which in &seen.arrived {
         *kinds.entry(&names[*which]).or_default() += 1;

@@ -3,16 +3,17 @@
 
 use super::patrol::Beside;
 use super::trespass::Trespass;
-use super::{Shared, Site, broken, broken_traffic, port};
-use crate::between::Between;
+use super::{Hosts, Shared, Site, broken, broken_traffic, port};
+use crate::between::{Between, Where};
 use measure::shape::{Placement, Setup, TestProtocol, Zone};
 use measure::trial::RigError;
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use testbed::TestbedError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::cpu::CpuSnapshot;
-use testbed::dut::{self, Driver, Running};
+use testbed::dut::{self, Driver, ExternalBed, Running};
 use testbed::netns::Namespace;
 use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::app::Side;
@@ -125,17 +126,23 @@ impl Station {
                 firewall.name()
             )));
         }
-        let bed = between.ports.bed().map_err(broken)?;
-        // The box may look for every test host itself.
-        shared.engine.borrow_mut().set_answer_neighbours(true);
+        let (running, site) = match &between.ports {
+            Where::Here(ports) => {
+                let bed = ports.bed().map_err(broken)?;
+                // The box may look for every test host itself.
+                shared.engine()?.borrow_mut().set_answer_neighbours(true);
+                (bed.running(), Site::Named(bed))
+            }
+            Where::Hosts(link) => (ExternalBed::unknown(), Site::Hosts(Box::new(Hosts::open(link, setup)?))),
+        };
         Ok(Self {
             dut: firewall.name().to_owned(),
             driver: firewall,
             shared: shared.clone(),
             beside: None,
             frame_ports: None,
-            running: bed.running(),
-            site: Site::Named(bed),
+            running,
+            site,
             setup: setup.clone(),
             policy: firewall.policy(setup).map_err(broken)?,
             cores: (0..setup.traffic.cores as usize).collect(),
@@ -155,7 +162,7 @@ impl Station {
     pub(super) fn processor_time(&self, threads: &[i32]) -> Result<CpuSnapshot, RigError> {
         let firewall = match &self.site {
             Site::Built(bed) => bed.firewall().map(Namespace::name),
-            Site::Named(_) => None,
+            Site::Named(_) | Site::Hosts(_) => None,
         };
         CpuSnapshot::take(threads, &self.own_cores(), firewall).map_err(broken)
     }
@@ -167,9 +174,10 @@ impl Station {
 
     /// Gives the ports to the frame engine, which sends probes as well.
     pub(super) fn lend_to_frames(&mut self) -> Result<(), RigError> {
-        if self.frame_ports.is_none() {
+        // Agents have the ports of their hosts.
+        if self.frame_ports.is_none() && !matches!(self.site, Site::Hosts(_)) {
             let ports = self.described_ports();
-            let attached = self.shared.engine.borrow_mut().attach(&ports).map_err(broken_traffic)?;
+            let attached = self.shared.engine()?.borrow_mut().attach(&ports).map_err(broken_traffic)?;
             self.frame_ports = Some(attached);
         }
         Ok(())
@@ -178,7 +186,7 @@ impl Station {
     /// Takes the ports back from the frame engine.
     pub(super) fn take_from_frames(&mut self) {
         if let Some(ports) = self.frame_ports.take()
-            && let Ok(mut engine) = self.shared.engine.try_borrow_mut()
+            && let Ok(Ok(mut engine)) = self.shared.engine().map(RefCell::try_borrow_mut)
         {
             engine.detach(ports);
         }
@@ -188,7 +196,7 @@ impl Station {
     pub(super) fn place(&self) -> Result<(), RigError> {
         match &self.site {
             Site::Built(bed) => bed.place().map_err(broken),
-            Site::Named(_) => Ok(()),
+            Site::Named(_) | Site::Hosts(_) => Ok(()),
         }
     }
 
@@ -221,14 +229,16 @@ impl Station {
     fn rule_probes(&self) -> Vec<Probe> {
         match &self.site {
             Site::Built(_) => self.policy.rule_probes(Clock::now_ns()),
-            Site::Named(_) => Vec::new(),
+            Site::Named(_) | Site::Hosts(_) => Vec::new(),
         }
     }
 
     /// What must be shown: of a box that somebody else configured, what its owner states.
     pub(super) fn probes(&self) -> Vec<Probe> {
         match (&self.site, &self.shared.between) {
-            (Site::Named(_), Some(between)) => between.firewall.probes(&self.policy, &self.setup),
+            (Site::Named(_) | Site::Hosts(_), Some(between)) => {
+                between.firewall.probes(&self.policy, &self.setup)
+            }
             _ => self.policy.probes(),
         }
     }
@@ -237,7 +247,7 @@ impl Station {
     /// and otherwise what the policy forbids. Nobody stated anything of answers, so none go along where there are some.
     pub(super) fn forbidden_ports(&self, tested: TestProtocol, trial: u64) -> Option<RangeInclusive<u16>> {
         let stated = match (&self.site, &self.shared.between) {
-            (Site::Named(_), Some(between)) => between.firewall.forbidden_ports(tested),
+            (Site::Named(_) | Site::Hosts(_), Some(between)) => between.firewall.forbidden_ports(tested),
             _ => Vec::new(),
         };
         if stated.is_empty() {
@@ -264,12 +274,13 @@ impl Station {
     fn are_right(&self, probes: &[Probe], order: Order) -> Result<bool, RigError> {
         let frames: Vec<ProbeFrame> = probes.iter().map(probe_frame).collect();
         let expected = probes.iter().filter(|p| p.expect == Expect::Arrives).count();
-        let arrivals = self
-            .shared
-            .engine
-            .borrow_mut()
-            .probe(lent(&self.frame_ports)?, &frames, expected)
-            .map_err(broken_traffic)?;
+        let arrivals = match &self.site {
+            Site::Hosts(hosts) => hosts.probe(&frames, expected)?,
+            Site::Built(_) | Site::Named(_) => {
+                let mut engine = self.shared.engine()?.borrow_mut();
+                engine.probe(lent(&self.frame_ports)?, &frames, expected).map_err(broken_traffic)?
+            }
+        };
         let pairs = probes.iter().zip(&arrivals);
         let wrong: Vec<(Wrong, String)> =
             pairs.filter_map(|(probe, arrival)| self.misbehaviour(probe, arrival.as_ref())).collect();

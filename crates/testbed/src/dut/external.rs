@@ -60,7 +60,7 @@ impl FromStr for ExternalPort {
 /// Two interfaces that were looked at before a run and can be used. Dropping it takes down again what it brought up.
 #[derive(Debug)]
 pub struct ExternalPorts {
-    ports: [(Zone, ExternalPort); 2],
+    ports: Vec<(Zone, ExternalPort)>,
     _interfaces: NamedInterfaces,
 }
 
@@ -80,16 +80,24 @@ impl ExternalPorts {
         }
         let interfaces = [private, hostile].map(|port| port.interface.as_str());
         let taken = NamedInterfaces::take(&interfaces, force).map_err(|(_, error)| of_option(error))?;
-        let ports = [(Zone::Private, private.clone()), (Zone::Hostile, hostile.clone())];
+        let ports = vec![(Zone::Private, private.clone()), (Zone::Hostile, hostile.clone())];
         Ok(Self { ports, _interfaces: taken })
     }
 
-    /// The interfaces' names, private first.
-    pub fn interfaces(&self) -> [&str; 2] {
-        self.ports.each_ref().map(|(_, port)| port.interface.as_str())
+    /// The same of one interface, that of a zone, where the other one is at another host.
+    ///
+    /// # Errors
+    /// As of [`ExternalPorts::check`].
+    pub fn check_one(zone: Zone, port: &ExternalPort, force: bool) -> Result<Self, TestbedError> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(TestbedError::NotRoot);
+        }
+        let taken =
+            NamedInterfaces::take(&[&port.interface], force).map_err(|(_, error)| of_option(error))?;
+        Ok(Self { ports: vec![(zone, port.clone())], _interfaces: taken })
     }
 
-    /// The two interfaces as a bed.
+    /// The interfaces as a bed.
     ///
     /// # Errors
     /// A firewall that does not answer for its address, or an interface that is gone.
@@ -143,6 +151,11 @@ impl ExternalBed {
 
     /// A firewall of which nothing is known but that it is there.
     pub fn running(&self) -> Box<dyn Running> {
+        Self::unknown()
+    }
+
+    /// The same where its interfaces are at other hosts.
+    pub fn unknown() -> Box<dyn Running> {
         Box::new(Unknown)
     }
 }
