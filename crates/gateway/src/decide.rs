@@ -7,6 +7,7 @@ use crate::http::body::Length;
 use crate::http::head::Request;
 use crate::http::target::{self, Authority, Host, Path, Target};
 use crate::users::Who;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 /// What a request asks for.
@@ -100,8 +101,13 @@ pub fn decide(gateway: &Gateway, client: IpAddr, method: &str, asked: &Asked) ->
         return Decision::Refuse(None, Fault::with_status(403, "port"));
     }
     let user = asked.who.as_ref().and_then(|who| gateway.users.as_ref()?.proved(who));
+    let host = match &asked.authority.host {
+        Host::Name(name) => Cow::Borrowed(name.as_str()),
+        Host::Address(address) => Cow::Owned(address.to_string()),
+    };
+    let subject = Subject { client, method, asked, host };
     let found = gateway.rules.iter().position(|rule| {
-        matches(gateway, rule, client, method, asked) && user.is_none_or(|user| user.is_among(&rule.users))
+        matches(gateway, rule, &subject) && user.is_none_or(|user| user.is_among(&rule.users))
     });
     match found {
         None => Decision::Refuse(None, Fault::with_status(403, "no-rule")),
@@ -174,38 +180,38 @@ pub fn fits(length: Length, most: Option<u64>) -> bool {
     }
 }
 
-fn matches(gateway: &Gateway, rule: &Rule, client: IpAddr, method: &str, asked: &Asked) -> bool {
-    let by_source = rule.source.as_ref().is_none_or(|addresses| addresses.has(client));
-    let host = &asked.authority.host;
-    let is_in_set = |set: &HostSet| match host {
-        Host::Name(name) => set.has_name(name),
-        Host::Address(address) => set.has(&address.to_string()),
+/// What a rule is asked about, with the host as patterns are written.
+struct Subject<'a> {
+    client: IpAddr,
+    method: &'a str,
+    asked: &'a Asked,
+    host: Cow<'a, str>,
+}
+
+/// Whether a rule is about it. What takes longest is looked at last, because most rules are about something else.
+fn matches(gateway: &Gateway, rule: &Rule, subject: &Subject<'_>) -> bool {
+    let Subject { client, method, asked, host } = subject;
+    let is_name = matches!(asked.authority.host, Host::Name(_));
+    let is_in_set = |set: &HostSet| if is_name { set.has_name(host) } else { set.has(host) };
+    let by_source = || rule.source.as_ref().is_none_or(|addresses| addresses.has(*client));
+    let by_method = || rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
+    let by_host = || gateway.is_about(rule, |pattern| is_host(pattern, host, is_name), is_in_set);
+    let by_path = || {
+        let judged = asked.path.as_ref().map(|path| path.judged.as_str());
+        rule.paths.is_empty()
+            || judged.is_some_and(|path| rule.paths.iter().any(|pattern| glob(pattern, path)))
     };
-    let by_host = gateway.is_about(rule, |pattern| is_host(pattern, host), is_in_set);
-    let by_method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
-    let by_path = rule.paths.is_empty()
-        || asked
-            .path
-            .as_ref()
-            .is_some_and(|path| rule.paths.iter().any(|pattern| glob(pattern, &path.judged)));
     // What a tunnel carries has no type that could be seen.
     let by_kind = rule.content_types.is_empty() || !asked.is_tunnel;
-    by_kind && by_source && by_host && by_method && by_path
+    by_kind && by_source() && by_method() && by_host() && by_path()
 }
 
 /// `*.example.com` is every name below `example.com`, and not that itself.
-fn is_host(pattern: &str, host: &Host) -> bool {
-    let text = match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    };
-    if pattern == "*" {
-        return true;
-    }
-    match (pattern.strip_prefix('*'), host) {
-        (Some(ending), Host::Name(name)) => name.len() > ending.len() && name.ends_with(ending),
-        (Some(_), Host::Address(_)) => false,
-        (None, _) => pattern == text,
+fn is_host(pattern: &str, host: &str, is_name: bool) -> bool {
+    match pattern.strip_prefix('*') {
+        Some("") => true,
+        Some(ending) => is_name && host.len() > ending.len() && host.ends_with(ending),
+        None => pattern == host,
     }
 }
 

@@ -156,8 +156,41 @@ pub struct PolicyShape {
     /// Whether the matching rule allows the attackers' range as well, so that a flood meets the firewall's state and not its
     /// rules.
     pub admits_attackers: bool,
+    /// What is asked of an application gateway beside its rules.
+    pub gateway: GatewayShape,
     /// Seed of filler rules and lists.
     pub seed: u64,
+}
+
+/// What is asked of a firewall whose own programs carry connections, beside its rules: what the NSTL report of 1997 changed from run to run. The
+/// default is what each firewall does that is not asked for anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GatewayShape {
+    /// Names of servers and of clients are looked up.
+    pub look_ups: bool,
+    /// Decisions about requests are kept for a while, where a gateway can do so.
+    pub keeps_decisions: bool,
+    /// Where each request that passes is recorded.
+    pub event_log: EventLog,
+    /// KB of 1,024 bytes that the kernel may keep of what comes in on a connection to the firewall itself; `None`: as many as it decides.
+    pub receive_kb: Option<u32>,
+}
+
+impl GatewayShape {
+    /// Nothing is asked.
+    pub const USUAL: Self =
+        Self { look_ups: false, keeps_decisions: true, event_log: EventLog::None, receive_kb: None };
+}
+
+/// Where a gateway records each request that passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventLog {
+    /// Nowhere.
+    None,
+    /// In files in memory (tmpfs).
+    Memory,
+    /// In files on a disk.
+    Disk,
 }
 
 impl PolicyShape {
@@ -174,6 +207,7 @@ impl PolicyShape {
             allowed_subnets: 0,
             protocol: TestProtocol::Udp,
             admits_attackers: false,
+            gateway: GatewayShape::USUAL,
             seed,
         }
     }

@@ -293,7 +293,7 @@ impl Rule {
     }
 
     /// Whether any frame of a test, legal or not, or any probe, could match. Errs on the side of yes.
-    fn may_match_tests(&self, tested: TestProtocol) -> bool {
+    pub(crate) fn may_match_tests(&self, tested: TestProtocol) -> bool {
         let probed = |port| self.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&port));
         let protocol = match self.protocol {
             Protocol::Icmp => false,

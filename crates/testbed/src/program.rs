@@ -107,6 +107,7 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         "iperf3" => "iperf3",
         "haproxy" => "haproxy",
         "squid" => "squid",
+        "dnsmasq" => "dnsmasq-base",
         "rampart" => return None,
         _ => "iptables",
     })

@@ -2,14 +2,16 @@
 //! stands where a suite says nothing, and how reports call it.
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
-use super::text::{count, directions, family, flag, flood, illegal, link, matching, object, one_of, seconds};
-use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
+use super::text::{
+    count, directions, family, flag, flood, illegal, kilobytes, link, matching, object, one_of, seconds,
+};
+use super::value::{CHECKSUMS, CLOSES, EVENT_LOGS, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
 use crate::application::{self, Object, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
 use crate::procedure::{PROCEDURES, ProcedureKind, ProcedureRow as P, Sends};
-use crate::shape::{Directions, IpVersion, Placement, UdpChecksum, ZoneForm};
+use crate::shape::{Directions, EventLog, IpVersion, Placement, UdpChecksum, ZoneForm};
 
 /// What is to be known of a factor.
 #[derive(Debug, Clone, Copy)]
@@ -455,6 +457,48 @@ factors! {
         matters: |p| p.factors.contains(&Factor::Offloads),
         read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(true),
         short: level::text, phrase: |l| if l.text == "true" { "with offloads" } else { "without offloads" }.into(),
+    }
+
+    /// Whether a gateway looks names up.
+    LookUps {
+        key: "look_ups", title: "Look-ups", rank: LATE, telling: true, of_policy: true,
+        takes: "true or false",
+        matters: P::has_virtual_clients,
+        read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(false),
+        short: level::text, phrase: |l| if l.text == "true" { "names looked up" } else { "no look-ups" }.into(),
+    }
+
+    /// Whether a gateway keeps decisions.
+    DecisionCache {
+        key: "decision_cache", title: "Decision cache", rank: LATE, telling: true, of_policy: true,
+        takes: "true or false",
+        matters: P::has_virtual_clients,
+        read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(true),
+        short: level::text, phrase: |l| if l.text == "true" { "decisions kept" } else { "no decisions kept" }.into(),
+    }
+
+    /// Where a gateway records requests that pass.
+    EventLog {
+        key: "event_log", title: "Event log", rank: LATE, telling: true, of_policy: true,
+        takes: "`none`, `memory` or `disk`",
+        matters: P::has_virtual_clients,
+        read: |t| one_of(t, &EVENT_LOGS).map(Value::EventLog), default: |_| Value::EventLog(EventLog::None),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "none" => "no event log".into(),
+            place => format!("requests recorded {}", if place == "disk" { "on disk" } else { "in memory" }),
+        },
+    }
+
+    /// What the kernel may keep of a connection to the firewall itself.
+    ReceiveBuffer {
+        key: "receive_buffer", title: "Receive buffer, KB", rank: LATE, telling: true, of_policy: false,
+        takes: "`none` (as the kernel decides), or 4 to 6,144 KB (of 1,024 bytes) of a connection",
+        matters: P::has_virtual_clients,
+        read: |t| kilobytes(t, 4..=6_144).map(Value::Kb), default: |_| Value::Kb(None),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "none" => "receive buffers as the kernel has them".into(),
+            kb => format!("receive buffers of {kb} KB"),
+        },
     }
 
     /// UDP checksum of the test frames.

@@ -11,8 +11,8 @@ use crate::frame::FrameMix;
 use crate::level::Level;
 use crate::procedure::{Flood, ProcedureKind, Sends};
 use crate::shape::{
-    Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Workload,
-    Zone, ZoneForm,
+    Directions, EventLog, GatewayShape, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape,
+    UdpChecksum, Workload, Zone, ZoneForm,
 };
 use rule_sets::Family;
 use std::collections::BTreeMap;
@@ -69,12 +69,18 @@ impl Levels {
     }
 
     /// Every factor that matters to the procedure, but placement and cores, which results keep apart. Factors that came after there
-    /// were results stand only where the suite or the user names them, so that results remain comparable: families of rules, offloads, and
+    /// were results stand only where the suite or the user names them, so that results remain comparable: families of rules, offloads, settings of gateways, and
     /// of frames those that came with connections.
     pub(crate) fn factors<T>(&self, named: &BTreeMap<Factor, T>) -> BTreeMap<String, Level> {
         let shown = |factor: &Factor| match factor {
             Factor::Placement | Factor::Cores => false,
-            Factor::RuleFamily | Factor::Offloads | Factor::Object => named.contains_key(factor),
+            Factor::RuleFamily
+            | Factor::Offloads
+            | Factor::Object
+            | Factor::LookUps
+            | Factor::DecisionCache
+            | Factor::EventLog
+            | Factor::ReceiveBuffer => named.contains_key(factor),
             Factor::Transactions if self.kind.has_virtual_clients() => named.contains_key(factor),
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
                 named.contains_key(factor) || !self.kind.sends_frames()
@@ -210,6 +216,12 @@ impl Levels {
             protocol: if self.kind.sends_frames() { TestProtocol::Udp } else { TestProtocol::Tcp },
             // A flood that the first rule drops would say little: it is to meet the firewall's state.
             admits_attackers: self.flood().is_some() && self.rules() > 0,
+            gateway: GatewayShape {
+                look_ups: self.look_ups(),
+                keeps_decisions: self.decision_cache(),
+                event_log: self.event_log(),
+                receive_kb: self.receive_buffer(),
+            },
             seed,
         })
     }
@@ -374,6 +386,10 @@ levels! {
     object: Object is Object(Object),
     link: Link is Link(Option<u64>),
     offloads: Offloads is Flag(bool),
+    look_ups: LookUps is Flag(bool),
+    decision_cache: DecisionCache is Flag(bool),
+    event_log: EventLog is EventLog(EventLog),
+    receive_buffer: ReceiveBuffer is Kb(Option<u32>),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),
     pub(crate) placement: Placement is Placement(Placement),
     pub(crate) cores: Cores is Count(u32),

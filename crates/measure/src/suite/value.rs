@@ -6,7 +6,7 @@ use crate::application::{FtpMode, FtpTransfer, FtpVerb, Object, Protocol, Protoc
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::procedure::Flood;
-use crate::shape::{Directions, IpVersion, Placement, UdpChecksum, ZoneForm};
+use crate::shape::{Directions, EventLog, IpVersion, Placement, UdpChecksum, ZoneForm};
 use rule_sets::Family;
 use std::fmt;
 
@@ -56,6 +56,10 @@ pub enum Value {
     Object(Object),
     /// Rate limit of the links in bits a second, if any.
     Link(Option<u64>),
+    /// Where requests are recorded.
+    EventLog(EventLog),
+    /// KB, or as many as somebody else decides.
+    Kb(Option<u32>),
     /// UDP checksum of the test frames.
     UdpChecksum(UdpChecksum),
     /// Where the work is done.
@@ -70,6 +74,8 @@ pub(super) const ORDERS: [(&str, TupleOrder); 2] =
     [("random", TupleOrder::Random), ("sequential", TupleOrder::Sequential)];
 pub(super) const CHECKSUMS: [(&str, UdpChecksum); 2] =
     [("zero", UdpChecksum::Zero), ("valid", UdpChecksum::Valid)];
+pub(super) const EVENT_LOGS: [(&str, EventLog); 3] =
+    [("none", EventLog::None), ("memory", EventLog::Memory), ("disk", EventLog::Disk)];
 pub(super) const PLACEMENTS: [(&str, Placement); 2] =
     [("inline", Placement::Inline), ("isolated", Placement::Isolated)];
 pub(super) const PROTOCOLS: [(&str, ProtocolMix); 9] = [
@@ -106,7 +112,7 @@ impl Value {
             Value::Seconds(seconds) => Some(*seconds),
             Value::Frame(mix) => mix.fixed_size().map(|size| f64::from(size.bytes())),
             Value::Ip(ip) => Some(if *ip == IpVersion::V4 { 4.0 } else { 6.0 }),
-            Value::Object(Object::Kb(kb)) => Some(f64::from(*kb)),
+            Value::Object(Object::Kb(kb)) | Value::Kb(Some(kb)) => Some(f64::from(*kb)),
             Value::Link(rate) => rate.map(|bits| bits as f64),
             _ => None,
         }
@@ -140,10 +146,13 @@ impl fmt::Display for Value {
             Value::Order(order) => f.write_str(name_of(order, &ORDERS)),
             Value::UdpChecksum(checksum) => f.write_str(name_of(checksum, &CHECKSUMS)),
             Value::Protocol(protocol) => f.write_str(name_of(protocol, &PROTOCOLS)),
-            Value::Object(Object::Kb(kb)) => write!(f, "{kb}"),
+            Value::Object(Object::Kb(kb)) | Value::Kb(Some(kb)) => write!(f, "{kb}"),
+            Value::EventLog(place) => f.write_str(name_of(place, &EVENT_LOGS)),
             Value::Object(object) => f.write_str(name_of(object, &OBJECTS)),
             Value::Placement(placement) => f.write_str(name_of(placement, &PLACEMENTS)),
-            Value::Illegal(None) | Value::Flood(None) | Value::Link(None) => f.write_str("none"),
+            Value::Illegal(None) | Value::Flood(None) | Value::Link(None) | Value::Kb(None) => {
+                f.write_str("none")
+            }
             Value::Illegal(Some(illegal)) => f.write_str(&illegal_text(illegal)),
             Value::Flood(Some(flood)) => f.write_str(&flood_text(flood)),
             Value::Link(Some(bits)) => f.write_str(&rate_text(*bits)),

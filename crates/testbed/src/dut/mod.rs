@@ -8,7 +8,7 @@ use crate::policy::PolicySpec;
 use crate::program;
 use measure::application::Protocol;
 use measure::results::Role;
-use measure::shape::{PolicyShape, Setup, TestProtocol, ZoneForm};
+use measure::shape::{EventLog, PolicyShape, Setup, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -25,6 +25,7 @@ mod ovs;
 mod packet_sockets;
 mod proxy;
 mod rampart;
+mod services;
 mod sets;
 mod wire;
 pub(crate) mod xdp_redirect;
@@ -125,6 +126,14 @@ pub struct Capabilities {
     pub ipv6: bool,
     /// A bed with a DMZ.
     pub three_zones: bool,
+    /// Look names up of a name server, or not, as the test asks.
+    pub look_ups: bool,
+    /// Keep decisions about requests, or not.
+    pub decision_cache: bool,
+    /// Record each request that passes.
+    pub event_log: bool,
+    /// End connections in programs of its own, so that the kernel keeps what comes in for them.
+    pub own_sockets: bool,
 }
 
 impl Capabilities {
@@ -140,6 +149,10 @@ impl Capabilities {
         replacement: false,
         ipv6: true,
         three_zones: true,
+        look_ups: false,
+        decision_cache: false,
+        event_log: false,
+        own_sockets: false,
     };
     /// Rules with and without state, which can be replaced under load.
     const RULES: Self = Self {
@@ -173,7 +186,8 @@ impl Capabilities {
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
-        let wants: [(bool, bool, &str); 10] = [
+        let gateway = &shape.gateway;
+        let wants: [(bool, bool, &str); 14] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
@@ -194,6 +208,18 @@ impl Capabilities {
             (shape.nat && shape.rules > 0 && !shape.stateful, false, "address translation without state"),
             (shape.listed_addresses > 0, self.lists, "lists of addresses"),
             (shape.allowed_subnets > 0, self.countries, "a country table"),
+            (gateway.look_ups, self.look_ups, "look-ups of names (`look_ups`), which are a gateway's"),
+            (
+                !gateway.keeps_decisions,
+                self.decision_cache,
+                "a cache of decisions that can be off (`decision_cache`), which is a gateway's",
+            ),
+            (gateway.event_log != EventLog::None, self.event_log, "an event log of requests (`event_log`)"),
+            (
+                gateway.receive_kb.is_some(),
+                self.own_sockets,
+                "receive buffers (`receive_buffer`): no connection ends at it",
+            ),
         ];
         wants.iter().find(|(wanted, can, _)| *wanted && !can).map(|(_, _, what)| (*what).to_owned())
     }

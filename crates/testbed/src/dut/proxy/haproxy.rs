@@ -1,7 +1,7 @@
 //! HAProxy: HTTP as requests, HTTPS as connections that it does not look into, both to the destination that the client asked for.
 
 use super::intercept::{INTERCEPTION, INTERCEPTION_ALONE, Taken};
-use super::{Place, Proxy};
+use super::{PLAIN, Place, Proxy};
 use crate::dut::{Relay, Requirement};
 use crate::error::TestbedError;
 use measure::application::Protocol;
@@ -20,6 +20,7 @@ pub(in crate::dut) const HAPROXY: Proxy = Proxy {
     takes: &[HTTP, HTTPS],
     remark: "haproxy ends connections and opens its own to the servers, several requests over one where it can: by HTTP, that each arrived is \
              judged by transactions, their bytes and their seals, not by connections",
+    settings: PLAIN,
     relays,
     prepare,
 };

@@ -5,7 +5,7 @@
 //! forwarded and what is handed to the proxy alike. A connection to a port of the proxy is never forwarded past it: a proxy that does not
 //! run carries nothing.
 //!
-//! Nothing is kept from one request to the next but connections to servers, and nothing is logged: forwarding is what is measured.
+//! Nothing is kept from one request to the next but connections to servers, and nothing is logged unless the test asks for it: forwarding is what is measured.
 
 mod haproxy;
 mod intercept;
@@ -13,6 +13,7 @@ mod squid;
 
 use super::kernel::{Forwarding, gone, version_of};
 use super::nftables::{TABLE, TableCounters};
+use super::services::{self, NameServer};
 use super::{Capabilities, Driver, Relay, Requirement, Running, admit};
 use crate::bed::Bed;
 use crate::error::TestbedError;
@@ -45,16 +46,26 @@ pub(super) struct Proxy {
     takes: &'static [Taken],
     /// What it does otherwise than other firewalls, for the report.
     remark: &'static str,
+    /// What of a gateway's settings it has.
+    settings: Capabilities,
     /// What it does with connections of a protocol, or why it is not asked to carry them.
     relays: fn(Protocol) -> Result<Relay, &'static str>,
     /// The arguments of its program, once its files are written.
     prepare: fn(&Place<'_>) -> Result<Vec<String>, TestbedError>,
 }
 
-/// Where a proxy runs.
+/// A proxy knows connections alone, so a policy without state is none for it; addresses of servers' clients are its own.
+const PLAIN: Capabilities =
+    Capabilities { stateless: false, replacement: false, own_sockets: true, ..Capabilities::RULES };
+
+/// Where a proxy runs, and as what.
 struct Place<'a> {
     /// A folder of its own.
     folder: &'a Path,
+    /// Where it records requests, if it does.
+    log: Option<&'a Path>,
+    /// Whether it asks the bed's name server.
+    look_ups: bool,
     /// Cores that are the firewall's.
     cores: usize,
 }
@@ -88,9 +99,8 @@ impl Driver for Proxy {
         self.requirements
     }
 
-    /// It knows connections alone, so a policy without state is none for it; addresses of servers' clients are its own.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { stateless: false, replacement: false, ..Capabilities::RULES }
+        self.settings
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
@@ -119,8 +129,16 @@ impl Driver for Proxy {
         let forwarding = Forwarding::that_tracks(bed, self.name)?;
         let mut journal = Journal::start()?;
         let folder = journal.folder(self.name)?;
+        let asked = policy.shape.gateway;
+        let log = services::log_folder(asked.event_log, &mut journal)?;
+        let names = asked.look_ups.then(|| NameServer::start(bed, &folder)).transpose()?;
+        if let Some(kb) = asked.receive_kb {
+            services::set_receive_buffer(forwarding.namespace(), kb)?;
+        }
         let mut running = Interception {
             program: Mutex::new(None),
+            names: Mutex::new(names),
+            log,
             name: self.name,
             takes: self.takes,
             prepare: self.prepare,
@@ -142,6 +160,8 @@ impl Driver for Proxy {
 /// A proxy that runs. Fields are dropped in order: the program ends before the journal removes its folder.
 struct Interception {
     program: Mutex<Option<Guest>>,
+    names: Mutex<Option<NameServer>>,
+    log: Option<PathBuf>,
     name: &'static str,
     takes: &'static [Taken],
     prepare: fn(&Place<'_>) -> Result<Vec<String>, TestbedError>,
@@ -171,7 +191,12 @@ impl Interception {
     }
 
     fn start(&self) -> Result<(), TestbedError> {
-        let arguments = (self.prepare)(&Place { folder: &self.folder, cores: self.cores.len() })?;
+        let arguments = (self.prepare)(&Place {
+            folder: &self.folder,
+            log: self.log.as_deref(),
+            look_ups: self.policy.shape.gateway.look_ups,
+            cores: self.cores.len(),
+        })?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut program = Guest::start(self.forwarding.namespace(), self.name, &arguments, &self.cores)?;
         for taken in self.takes {
@@ -231,6 +256,9 @@ impl Running for Interception {
         self.forwarding.check_alive()?;
         self.counted.read(self.forwarding.namespace())?;
         intercept::check(self.forwarding.namespace())?;
+        if let Some(names) = &mut *self.names.lock().unwrap_or_else(PoisonError::into_inner) {
+            names.check_runs()?;
+        }
         match &mut *self.program.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(program) => program.check_runs(),
             None => Err(gone(format!("{} was ended", self.name))),
@@ -248,6 +276,9 @@ impl Running for Interception {
 impl Drop for Interception {
     fn drop(&mut self) {
         self.stop();
+        if let Some(names) = self.names.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            names.stop();
+        }
         let namespace = self.forwarding.namespace();
         // It may never have been loaded, or the namespace may be gone.
         let _ = namespace.run("nft", &["delete", "table", "inet", TABLE]);

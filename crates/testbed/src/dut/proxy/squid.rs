@@ -1,14 +1,17 @@
 //! Squid: HTTP as requests, to the destination that the client asked for. Its cache is off.
 
 use super::intercept::{INTERCEPTION, INTERCEPTION_ALONE, Taken};
-use super::{Place, Proxy};
+use super::{PLAIN, Place, Proxy};
 use crate::dut::kernel::BOTH;
-use crate::dut::{Relay, Requirement};
+use crate::dut::services::NameServer;
+use crate::dut::{Capabilities, Relay, Requirement};
 use crate::error::TestbedError;
 use crate::layout::ZoneAddresses;
 use measure::application::{Protocol, SERVER_NAMES};
 use measure::shape::Zone;
 use nix::sys::resource::{Resource, getrlimit};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 const HTTP: Taken = Taken { port: 80, proxy_port: 3129 };
 /// Squid does not start without a port for those who ask it as a proxy. This one is for this machine alone.
@@ -27,6 +30,7 @@ pub(in crate::dut) const SQUID: Proxy = Proxy {
     takes: &[HTTP],
     remark: "squid keeps no answers (`cache deny all`): its forwarding is measured. It ends connections and opens its own to the servers, several \
              requests over one where it can: that each arrived is judged by transactions, their bytes and their seals, not by connections",
+    settings: Capabilities { look_ups: true, event_log: true, ..PLAIN },
     relays,
     prepare,
 };
@@ -43,15 +47,26 @@ fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
 }
 
 fn prepare(place: &Place<'_>) -> Result<Vec<String>, TestbedError> {
-    let hosts = place.write("hosts", &hosts())?;
+    let names = if place.look_ups {
+        // Its default is this machine's file.
+        format!("hosts_file none\ndns_nameservers {}", NameServer::address())
+    } else {
+        format!("hosts_file {}\ndns_nameservers 127.0.0.1", place.write("hosts", &hosts())?)
+    };
+    if let Some(folder) = place.log {
+        // It writes as a user of its own.
+        std::fs::set_permissions(folder, Permissions::from_mode(0o777))
+            .map_err(TestbedError::io("open", folder))?;
+    }
+    let log = place.log.map_or("none".to_owned(), |folder| format!("stdio:{}/access.log", folder.display()));
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(MOST_FILES, |(_, hard)| hard.min(MOST_FILES));
-    let file = place.write("squid.conf", &configuration(&hosts, files))?;
+    let file = place.write("squid.conf", &configuration(&names, &log, files))?;
     // In the foreground and in one process; what it complains about, it writes to standard error.
     Ok(["-N", "-d", "0", "-f", &file].map(str::to_owned).to_vec())
 }
 
-/// Squid asks whether the server that a request names has the address that the client asked for. Where a network has a name server, the
-/// bed has this file.
+/// Squid asks whether the server that a request names has the address that the client asked for. Where the test is not about look-ups, the bed has this
+/// file in a name server's place.
 fn hosts() -> String {
     let servers = ZoneAddresses::of(Zone::Hostile);
     let of = |ip| {
@@ -61,20 +76,19 @@ fn hosts() -> String {
     BOTH.into_iter().flat_map(of).collect()
 }
 
-fn configuration(hosts: &str, files: u64) -> String {
+fn configuration(names: &str, log: &str, files: u64) -> String {
     format!(
         "http_port {} tproxy
 http_port 127.0.0.1:{OWN_PORT}
 spoof_client_ip deny all
 http_access allow all
 cache deny all
-hosts_file {hosts}
-dns_nameservers 127.0.0.1
+{names}
 visible_hostname firewall
 max_filedescriptors {files}
 client_idle_pconn_timeout 10 minutes
 shutdown_lifetime 0 seconds
-access_log none
+access_log {log}
 cache_store_log none
 cache_log /dev/null
 pid_filename none

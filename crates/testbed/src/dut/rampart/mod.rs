@@ -5,6 +5,7 @@ mod gateway;
 mod text;
 
 use super::kernel::{check_links, gone, version_of};
+use super::services::{self, NameServer};
 use super::sets::{Set, sets_of};
 use super::{
     Capabilities, Driver, Relay, Replaced, Requirement, Running, admit, check_replacement, kept_state,
@@ -19,6 +20,7 @@ use measure::shape::{PolicyShape, Setup};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use text::Means;
 
@@ -40,7 +42,7 @@ pub(super) struct Rampart {
     mark: &'static str,
     /// What it is between the zones: a router, or a bridge.
     wiring: Wiring,
-    /// Whether its transparent gateway takes HTTP.
+    /// Whether its transparent gateways take HTTP and FTP.
     has_gateway: bool,
 }
 
@@ -64,10 +66,10 @@ pub(super) const TC: Rampart = Rampart {
     has_gateway: false,
 };
 
-/// With its gateway for HTTP, which clients do not know of.
+/// With its gateways for HTTP and FTP, which clients do not know of.
 pub(super) const GATEWAY: Rampart = Rampart {
     name: "rampart-gateway",
-    summary: "Rampart at the TC hook, with its transparent gateway of HTTP",
+    summary: "Rampart at the TC hook, with its transparent gateways of HTTP and FTP",
     has_gateway: true,
     ..TC
 };
@@ -151,6 +153,13 @@ impl Driver for Rampart {
         let side = bed.firewall_side(self.name)?;
         let mut journal = Journal::start()?;
         let folder = journal.folder(PROGRAM)?;
+        let asked = policy.shape.gateway;
+        let state =
+            services::log_folder(asked.event_log, &mut journal)?.unwrap_or_else(|| folder.join("state"));
+        let names = asked.look_ups.then(|| NameServer::start(bed, &folder)).transpose()?;
+        if let Some(kb) = asked.receive_kb {
+            services::set_receive_buffer(&side.namespace, kb)?;
+        }
         let mut running = Firewall {
             hook: self.hook,
             mark: self.mark,
@@ -158,8 +167,10 @@ impl Driver for Rampart {
             cores: bed.spec().cores.firewall.iter().map(|&core| core as usize).collect(),
             has_gateway: self.has_gateway,
             daemon: None,
+            names: Mutex::new(names),
             side,
             folder,
+            state,
             _journal: journal,
             policy: policy.clone(),
             written: BTreeMap::new(),
@@ -181,8 +192,12 @@ struct Firewall {
     cores: Vec<usize>,
     has_gateway: bool,
     daemon: Option<Guest>,
+    /// Whom its gateway asks for names.
+    names: Mutex<Option<NameServer>>,
     side: FirewallSide,
     folder: PathBuf,
+    /// Where it keeps its event log, among other things.
+    state: PathBuf,
     _journal: Journal,
     policy: PolicySpec,
     /// The sets whose files are written, by their names.
@@ -233,8 +248,8 @@ struct GatewayRow {
 }
 
 impl Status {
-    fn has_gateway(&self) -> bool {
-        self.gateways.iter().any(|gateway| gateway.is_up)
+    fn has_gateways(&self) -> bool {
+        self.gateways.len() == gateway::COUNT && self.gateways.iter().all(|gateway| gateway.is_up)
     }
 }
 
@@ -279,8 +294,7 @@ impl Firewall {
         let begun = Instant::now();
         let (policy, socket) = (self.policy_file(), self.socket());
         let (policy, socket) = (policy.to_string_lossy(), socket.to_string_lossy());
-        let state = self.folder.join("state");
-        let state = state.to_string_lossy();
+        let state = self.state.to_string_lossy();
         let words = ["up", &policy, "--hook", self.hook, "--socket", &socket, "--state", &state];
         let cores = if self.has_gateway { self.cores.as_slice() } else { &[] };
         if self.has_gateway {
@@ -291,8 +305,8 @@ impl Firewall {
         let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, cores)?;
         daemon.wait_until("answer", PATIENCE, || self.ask("status").is_ok())?;
         if self.has_gateway {
-            let is_up = || self.status().is_ok_and(|status| status.has_gateway());
-            daemon.wait_until("have its gateway listen", PATIENCE, is_up)?;
+            let is_up = || self.status().is_ok_and(|status| status.has_gateways());
+            daemon.wait_until("have its gateways listen", PATIENCE, is_up)?;
             gateway::stand_beside(daemon.pid());
         }
         self.daemon = Some(daemon);
@@ -412,8 +426,11 @@ impl Running for Firewall {
     }
 
     fn check_alive(&self) -> Result<(), TestbedError> {
-        if self.has_gateway && !self.status()?.has_gateway() {
-            return Err(gone("its gateway does not listen".to_owned()));
+        if self.has_gateway && !self.status()?.has_gateways() {
+            return Err(gone("a gateway of it does not listen".to_owned()));
+        }
+        if let Some(names) = &mut *self.names.lock().unwrap_or_else(PoisonError::into_inner) {
+            names.check_runs()?;
         }
         self.status()?;
         check_links(&self.side, self.mark)
@@ -431,6 +448,9 @@ impl Running for Firewall {
 impl Drop for Firewall {
     fn drop(&mut self) {
         self.stop();
+        if let Some(names) = self.names.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            names.stop();
+        }
     }
 }
 

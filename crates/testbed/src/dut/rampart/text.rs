@@ -1,9 +1,11 @@
 //! A policy of a test in the firewall's own language, as its users write it.
 
 use super::super::sets::{Set, sets_of};
+use super::gateway;
 use crate::layout::ZonePort;
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use crate::tables::with_room;
+use measure::shape::EventLog;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -14,8 +16,8 @@ const FLOWS: u64 = 1_048_576;
 /// Of these, one in so many may be half-open.
 const PER_HALF_OPEN: u64 = 4;
 
-/// The port that the gateway takes.
-const HTTP: u16 = 80;
+/// Requests are recorded as they come, not as many as a policy usually wants.
+const EVERY_EVENT: &str = "log_rate = 1000000\n";
 
 /// By what packets come from one zone to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(super) enum Means {
     Bridge,
     /// The kernel routes them.
     Kernel,
-    /// Rampart routes them, and its gateway takes HTTP.
+    /// Rampart routes them, and its gateways take HTTP and FTP.
     Gateway,
 }
 
@@ -37,7 +39,11 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], means: Means) -> S
     let half_open = flows / PER_HALF_OPEN;
     let mut text =
         // Most of the bench's flows of UDP have one direction only.
-        format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\nunanswered = {flows}\n\n");
+        format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\nunanswered = {flows}\n");
+    if policy.shape.gateway.event_log != EventLog::None {
+        text += EVERY_EVENT;
+    }
+    text.push('\n');
     let device =
         |port: &ZonePort| port.firewall.as_ref().map_or(String::new(), |end| format!("\"{}\"", end.device));
     for port in ports {
@@ -53,18 +59,20 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], means: Means) -> S
     }
     if !policy.has_rules() {
         if means == Means::Gateway {
-            add_to_gateway(&mut text, "http", "");
+            gateway::hand_over(&mut text, "all", "", |_| true);
         }
         text += "[[defaults]]\nfrom = \"any\"\nto = \"any\"\naction = \"allow\"\n";
     }
     for (number, rule) in policy.rules.iter().enumerate() {
-        if means == Means::Gateway && takes_http(rule) {
-            add_to_gateway(&mut text, &format!("r{}-http", number + 1), &ends(rule));
+        if means == Means::Gateway && may_be_handed_over(rule) {
+            gateway::hand_over(&mut text, &format!("r{}", number + 1), &ends(rule), |port| {
+                passes(rule, port)
+            });
         }
         add_rule(&mut text, number + 1, rule);
     }
     if means == Means::Gateway {
-        super::gateway::add(&mut text);
+        gateway::add(&mut text, policy);
     }
     text
 }
@@ -91,10 +99,7 @@ pub(super) fn write_set(set: &Set, file: &Path) -> io::Result<()> {
 }
 
 fn add_rule(text: &mut String, number: usize, rule: &Rule) {
-    let action = match rule.action {
-        Action::Accept => "allow",
-        Action::Drop => "deny",
-    };
+    let action = word(rule.action);
     let _ = writeln!(
         text,
         "[[rules]]\nname = \"r{number}\"\nfrom = \"any\"\nto = \"any\"\n{}service = {}\n{}action = \"{action}\"\n",
@@ -102,6 +107,13 @@ fn add_rule(text: &mut String, number: usize, rule: &Rule) {
         service(rule),
         rule.source_ports.map_or_else(String::new, |ports| format!("source_port = \"{}\"\n", range(ports)))
     );
+}
+
+pub(super) const fn word(action: Action) -> &'static str {
+    match action {
+        Action::Accept => "allow",
+        Action::Drop => "deny",
+    }
 }
 
 fn ends(rule: &Rule) -> String {
@@ -112,20 +124,13 @@ fn ends(rule: &Rule) -> String {
     )
 }
 
-/// Whether a rule lets requests for HTTP pass.
-fn takes_http(rule: &Rule) -> bool {
-    let has = |ports: Option<(u16, u16)>| ports.is_none_or(|(low, high)| (low..=high).contains(&HTTP));
-    let is_tcp = matches!(rule.protocol, Protocol::Tcp | Protocol::Any);
-    rule.action == Action::Accept && is_tcp && has(rule.destination_ports)
+/// Whether a rule lets connections pass.
+fn may_be_handed_over(rule: &Rule) -> bool {
+    rule.action == Action::Accept && matches!(rule.protocol, Protocol::Tcp | Protocol::Any)
 }
 
-/// The part of a rule that the gateway takes, before the rule itself.
-fn add_to_gateway(text: &mut String, name: &str, ends: &str) {
-    let _ = writeln!(
-        text,
-        "[[rules]]\nname = \"{name}\"\nfrom = \"any\"\nto = \"any\"\n{ends}service = \"tcp/{HTTP}\"\naction = \"allow\"\n\
-         gateway = \"web\"\n"
-    );
+fn passes(rule: &Rule, port: u16) -> bool {
+    rule.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&port))
 }
 
 fn service(rule: &Rule) -> String {
@@ -141,7 +146,7 @@ fn service(rule: &Rule) -> String {
     }
 }
 
-fn range((low, high): (u16, u16)) -> String {
+pub(super) fn range((low, high): (u16, u16)) -> String {
     if low == high { low.to_string() } else { format!("{low}-{high}") }
 }
 
