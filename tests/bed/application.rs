@@ -79,6 +79,17 @@ fn every_firewall_gives_valid_points() {
             &["haproxy", "squid", "rampart-gateway"],
             "factors.clients = 12\nfactors.rules = 4\nfactors.protocol = \"http/1.0\"",
         ),
+        (
+            "settings of gateways",
+            &["squid", "rampart-gateway"],
+            "factors.clients = 12\nfactors.rules = 40\nfactors.protocol = \"http/1.0\"\nfactors.look_ups = true\nfactors.event_log = \"disk\"\n\
+             factors.receive_buffer = 64",
+        ),
+        (
+            "gateways of both",
+            &["rampart-gateway"],
+            "factors.clients = 12\nfactors.ip = 6\nfactors.rules = 4\nfactors.protocol = \"nstl\"\nfactors.decision_cache = false",
+        ),
         ("link", &["rampart"], "factors.clients = 12\nfactors.rules = 4\nfactors.link = \"100M\""),
     ] {
         let suite = suite(dir.path(), duts, SECONDS, &format!("procedure = \"transactions\"\n{test}"));

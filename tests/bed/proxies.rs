@@ -13,6 +13,11 @@ fn what_a_proxy_does_not_carry_is_not_supported_and_says_why() {
         ("haproxy", "procedure = \"transactions\"\nfactors.protocol = \"nstl\"", "haproxy cannot do FTP"),
         ("squid", "procedure = \"transactions\"\nfactors.protocol = \"https\"", "squid cannot do HTTPS"),
         (
+            "haproxy",
+            "procedure = \"transactions\"\nfactors.look_ups = true",
+            "haproxy cannot do look-ups of names (`look_ups`)",
+        ),
+        (
             "squid",
             "procedure = \"latency\"\nloads = [2000]",
             "squid cannot do traffic other than of applications",

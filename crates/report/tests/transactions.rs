@@ -128,7 +128,7 @@ fn a_run_with_one_change_is_shown_by_its_difference_beside_the_printed_one() {
         (cell.test, cell.id) = ("run-1".into(), id);
     }
     for (cell, id) in changed.cells.iter_mut().zip(2..) {
-        (cell.test, cell.id) = ("run-14".into(), id);
+        (cell.test, cell.id) = ("run-14-gateway".into(), id);
         cell.factors.insert("rules".into(), Level::read("rules", "100"));
     }
     for found in &mut changed.runs {
@@ -152,7 +152,7 @@ fn a_run_with_one_change_is_shown_by_its_difference_beside_the_printed_one() {
         against: against.map(str::to_owned),
         ..TestExtras::new("A run", Layout::NstlRuns)
     };
-    let tests = [("run-1".to_owned(), test(None)), ("run-14".to_owned(), test(Some("run-1")))].into();
+    let tests = [("run-1".to_owned(), test(None)), ("run-14-gateway".to_owned(), test(Some("run-1")))].into();
     let published = measure::published::load("compaq").ok();
     let extras = Extras { tests, published, ..Extras::default() };
     let markdown = render(&base, Format::Markdown, &extras).unwrap();
@@ -177,7 +177,7 @@ fn a_run_with_one_change_is_shown_by_its_difference_beside_the_printed_one() {
     assert!(own.contains("Measured here: transactions a minute"), "{own}");
 
     // The base run was left out of this one: there is nothing to compare with, and the run shows its own figures.
-    base.cells.retain(|cell| cell.test == "run-14");
+    base.cells.retain(|cell| cell.test == "run-14-gateway");
     base.runs.retain(|run| run.cell >= 2);
     base.points.retain(|point| point.cell >= 2);
     let markdown = render(&base, Format::Markdown, &extras).unwrap();

@@ -18,6 +18,7 @@ const SUITES: &[(&str, &str)] = &[
     ("nstl", include_str!("../../../../suites/nstl.toml")),
     ("nstl-http", include_str!("../../../../suites/nstl-http.toml")),
     ("nstl-runs", include_str!("../../../../suites/nstl-runs.toml")),
+    ("nstl-gateway-runs", include_str!("../../../../suites/nstl-gateway-runs.toml")),
     ("rfc9411", include_str!("../../../../suites/rfc9411.toml")),
 ];
 

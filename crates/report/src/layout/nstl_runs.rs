@@ -137,12 +137,14 @@ struct Printed<'p> {
 }
 
 impl<'p> Printed<'p> {
-    /// Tests are called as the report's runs: `run-14` is its run 14.
+    /// Tests are called as the report's runs: `run-14` and `run-14-gateway` are its run 14.
     fn of(published: &'p Published, test: &str, base: &str) -> Option<Self> {
         let of_run = |name: &str| -> Vec<&'p published::Row> {
-            let Some(number) = name.strip_prefix("run-") else { return Vec::new() };
+            let Some(run) = name.strip_prefix("run-") else { return Vec::new() };
+            let number = run.split('-').next();
             let is_of_run = |row: &&published::Row| {
-                row.metric == nstl::RATE && row.factors.get("run").is_some_and(|run| run == number)
+                row.metric == nstl::RATE
+                    && row.factors.get("run").is_some_and(|run| Some(run.as_str()) == number)
             };
             published.rows.iter().filter(is_of_run).collect()
         };

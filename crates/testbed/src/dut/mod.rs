@@ -468,6 +468,7 @@ pub trait Running: Send {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use measure::shape::GatewayShape;
 
     #[test]
     fn names_are_unique_and_found() {
@@ -538,7 +539,43 @@ mod tests {
     fn what_a_firewall_lacks_is_said() {
         let plain = PolicyShape::forward_everything(0);
         let rules = PolicyShape { rules: 1, match_position: 1, ..plain.clone() };
-        let rows: [(Capabilities, PolicyShape, Option<&str>); 7] = [
+        let asks = |gateway| PolicyShape { gateway, ..rules.clone() };
+        let gateway = Capabilities {
+            look_ups: true,
+            decision_cache: true,
+            event_log: true,
+            own_sockets: true,
+            ..Capabilities::RULES
+        };
+        let usual = GatewayShape::USUAL;
+        let all = GatewayShape {
+            look_ups: true,
+            keeps_decisions: false,
+            event_log: EventLog::Disk,
+            receive_kb: Some(64),
+        };
+        let rows: [(Capabilities, PolicyShape, Option<&str>); 12] = [
+            (gateway, asks(all), None),
+            (
+                Capabilities::RULES,
+                asks(GatewayShape { look_ups: true, ..usual }),
+                Some("look-ups of names (`look_ups`), which are a gateway's"),
+            ),
+            (
+                Capabilities::RULES,
+                asks(GatewayShape { keeps_decisions: false, ..usual }),
+                Some("a cache of decisions that can be off (`decision_cache`), which is a gateway's"),
+            ),
+            (
+                Capabilities::RULES,
+                asks(GatewayShape { event_log: EventLog::Memory, ..usual }),
+                Some("an event log of requests (`event_log`)"),
+            ),
+            (
+                Capabilities::RULES,
+                asks(GatewayShape { receive_kb: Some(64), ..usual }),
+                Some("receive buffers (`receive_buffer`): no connection ends at it"),
+            ),
             (Capabilities::FORWARDING, plain.clone(), None),
             (Capabilities::FORWARDING, rules.clone(), Some("rules")),
             (

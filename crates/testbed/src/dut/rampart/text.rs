@@ -153,7 +153,7 @@ pub(super) fn range((low, high): (u16, u16)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::shape::{PolicyShape, ZoneForm};
+    use measure::shape::{GatewayShape, PolicyShape, ZoneForm};
 
     #[test]
     fn a_small_policy_reads_as_a_practitioner_writes_it() {
@@ -188,5 +188,53 @@ mod tests {
         }
         let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], Means::Routes);
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
+    }
+
+    #[test]
+    fn gateways_have_the_rules_of_the_policy_and_what_the_test_asks_of_them() {
+        let all = GatewayShape {
+            look_ups: true,
+            keeps_decisions: false,
+            event_log: EventLog::Memory,
+            receive_kb: None,
+        };
+        let of = |rules, gateway| {
+            let shape = PolicyShape {
+                rules,
+                match_position: rules,
+                stateful: rules > 0,
+                protocol: measure::shape::TestProtocol::Tcp,
+                gateway,
+                ..PolicyShape::forward_everything(1)
+            };
+            render(&PolicySpec::generate(&shape, ZoneForm::Two).unwrap(), &[], Means::Gateway)
+        };
+        let (usual, asked, open) = (of(40, GatewayShape::USUAL), of(40, all), of(0, GatewayShape::USUAL));
+        let of_40 = ("[[gateways.web.rules]]", 40);
+        let passes =
+            "name = \"r40\"\naction = \"allow\"\nsource = [\"198.18.0.0/16\", \"2001:2:0:1::/64\"]\n";
+        let rows = [
+            (&usual, of_40),
+            (&usual, ("[[gateways.files.rules]]", 40)),
+            (&usual, ("hosts = \"host-39.example.net\"", 1)),
+            (&usual, (passes, 2)),
+            (&usual, ("look_up = false\ndecisions = \"1min\"\n", 1)),
+            (&usual, ("log", 0)),
+            (&usual, ("service = [\"tcp/80\"]\naction = \"allow\"\ngateway = \"web\"", 1)),
+            (
+                &usual,
+                ("service = [\"tcp/21\", \"tcp/36000-36999\"]\naction = \"allow\"\ngateway = \"files\"", 1),
+            ),
+            (&asked, of_40),
+            (&asked, ("resolvers = [\"198.19.0.2\"]\ndecisions = \"off\"\n", 1)),
+            (&asked, ("look_up", 0)),
+            (&asked, ("log = true\n", 80)),
+            (&asked, ("log_rate = 1000000\n", 1)),
+            (&open, ("[[gateways.web.rules]]\nname = \"all\"\naction = \"allow\"\n", 1)),
+            (&open, ("gateway = \"files\"", 1)),
+        ];
+        for (text, (part, times)) in rows {
+            assert_eq!(text.matches(part).count(), times, "{part} in\n{text}");
+        }
     }
 }
