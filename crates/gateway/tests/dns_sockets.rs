@@ -480,12 +480,15 @@ fn connections_end_in_time_and_have_several_questions() {
         ("half a question", framed(&question("www.test", A))[..9].to_vec()),
         ("an answer", framed(&reply(&question("www.test", A), 0, [&[], &[], &[]]))),
         ("an empty question", vec![0, 0]),
+        ("a length beyond that of questions", vec![0x10, 1]),
     ];
     for (what, bytes) in rows {
         let mut stream = bed.connect();
         stream.write_all(bytes).unwrap();
         assert_eq!(read_framed(&mut stream), None, "{what}");
     }
+    let mut events = std::iter::repeat_with(|| bed.event());
+    assert!(events.any(|event| event.starts_with("long 0 ")), "nobody waits for the rest of it");
     let bed = self::bed(|gateway| gateway.limits.connections_per_client = 3);
     let many: Vec<TcpStream> = (0..3).map(|_| bed.connect()).collect();
     let deadline = std::time::Instant::now() + patience();

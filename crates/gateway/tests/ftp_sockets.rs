@@ -353,13 +353,22 @@ fn transfers_end_by_the_client_and_by_the_policy() {
     let ended = || bed.heard.recv_timeout(PATIENCE).unwrap();
     let is_reset = ErrorKind::ConnectionReset.to_string();
     let mut client = Client::logged_in(&bed);
-    let data = begin(&mut client);
-    client.stream.write_all(b"\xff\xf4\xff\xf2ABOR\r\nNOOP\r\n").unwrap();
-    assert_eq!((whole(data), ended()), (" reset".to_owned(), is_reset.clone()));
-    for expected in [426, 226, 200] {
-        assert_eq!(client.reply(), Some(expected), "ABOR, and what has come with it");
+    // As Telnet has it (RFC 854): in the stream, and with the mark as urgent data, which kernels take out of it.
+    for is_urgent in [false, true] {
+        let data = begin(&mut client);
+        client.stream.write_all(b"\xff\xf4").unwrap();
+        if is_urgent {
+            socket2::SockRef::from(&client.stream).send_out_of_band(b"\xff").unwrap();
+        } else {
+            client.stream.write_all(b"\xff").unwrap();
+        }
+        client.stream.write_all(b"\xf2ABOR\r\nNOOP\r\n").unwrap();
+        assert_eq!((whole(data), ended()), (" reset".to_owned(), is_reset.clone()), "{is_urgent}");
+        for expected in [426, 226, 200] {
+            assert_eq!(client.reply(), Some(expected), "ABOR, and what has come with it: {is_urgent}");
+        }
+        bed.expect_event("aborted");
     }
-    bed.expect_event("aborted");
     let data = begin(&mut client);
     drop(client);
     assert_eq!((whole(data), ended()), (" reset".to_owned(), is_reset.clone()), "the client has gone");
@@ -373,21 +382,33 @@ fn transfers_end_by_the_client_and_by_the_policy() {
     assert_eq!((client.ask("PWD"), client.reply()), (Some(421), None));
 }
 
+/// Connections of somebody else to a data port: more than wait at a socket that few are expected at.
+const STRANGERS: usize = 4;
+
+/// A connection of somebody else. Where nobody takes it, it is left waiting.
+fn stranger(at: SocketAddr) -> socket2::Socket {
+    let stranger = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    stranger.bind(&"127.0.0.2:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let _ = stranger.connect_timeout(&at.into(), Duration::from_millis(200));
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger
+}
+
 #[test]
 fn data_connections_have_the_peer_that_was_agreed_about_and_no_second_one() {
     let bed = bed(false, Limits::default());
     let mut client = Client::logged_in(&bed);
     let (first, at) = (client.passive(&bed), client.passive(&bed));
     assert!(TcpStream::connect(first).is_err(), "one at a time");
-    let stranger = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    stranger.bind(&"127.0.0.2:0".parse::<SocketAddr>().unwrap().into()).unwrap();
-    stranger.connect(&at.into()).unwrap();
-    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
-    let data = TcpStream::connect(at).unwrap();
+    let strangers: Vec<socket2::Socket> = (0..STRANGERS).map(|_| stranger(at)).collect();
+    // Whatever has come before, and nobody has asked for a file yet.
+    let data = TcpStream::connect_timeout(&at, PATIENCE).unwrap();
     client.send("RETR file");
     assert_eq!(whole(data), "hello");
-    assert_eq!(whole(stranger.into()).trim_end_matches(" reset"), "", "a stranger gets nothing");
-    bed.expect_event("other-address");
+    for stranger in strangers {
+        assert_eq!(whole(stranger.into()).trim_end_matches(" reset"), "", "a stranger gets nothing");
+        bed.expect_event("other-address");
+    }
     assert_eq!((client.reply(), client.reply()), (Some(150), Some(226)));
     assert!(TcpStream::connect(at).is_err(), "the socket is closed");
     assert_eq!(client.ask("RETR file"), Some(425), "a data connection is for one transfer");

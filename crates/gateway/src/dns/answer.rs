@@ -8,6 +8,7 @@ use domain::base::message_builder::{MessageBuilder, TreeCompressor};
 use domain::base::name::ToName as _;
 use domain::base::{Header, Message, ParsedName, Record, Ttl};
 use domain::rdata::AllRecordData;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// How long an answer is kept at most, in seconds.
@@ -345,7 +346,7 @@ fn answers(record: &Read<'_>, chain: &[Wire], kind: Rtype, signatures: bool) -> 
 }
 
 /// Proofs that there is nothing, and whose they are: those that a zone above what was asked for has signed, of names in that zone.
-fn signed(authority: &[Read<'_>], chain: &[Wire]) -> Vec<(String, Rtype)> {
+fn signed(authority: &[Read<'_>], chain: &[Wire]) -> HashSet<(String, Rtype)> {
     let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
     let of = |record: &Read<'_>| match record.data() {
         AllRecordData::Rrsig(signature) => {

@@ -27,7 +27,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Bytes of a question by a datagram: it has one name, and what a client says of itself.
+/// Bytes of a question: it has one name, and what a client says of itself.
 const LONGEST_QUESTION: usize = 4096;
 /// Bytes of an answer by a connection.
 const LONGEST_ANSWER: usize = u16::MAX as usize;
@@ -149,6 +149,14 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
         let Ok(Ok(length)) = timeout(gateway.limits.idle, stream.read_u16()).await else {
             return close(stream).await;
         };
+        // Whoever only says so would have room made for 64 KB, for each of its connections.
+        if usize::from(length) > LONGEST_QUESTION {
+            shared.record(Event {
+                reason: Some("long".to_owned()),
+                ..event(asker, None, None, [length.into(), 0])
+            });
+            return abort(stream);
+        }
         let mut bytes = vec![0; length.into()];
         if !matches!(timeout(gateway.limits.head_time, stream.read_exact(&mut bytes)).await, Ok(Ok(_))) {
             return abort(stream);

@@ -1,6 +1,7 @@
 //! Data connections: each as it was agreed about, to or from the other end of a control connection, and no second one.
 
 use super::super::client::{Ends, canonical};
+use super::super::relay::{abort, reset_if_killed};
 use super::super::{Local, Shared, lock, name_server};
 use super::control::Server;
 use crate::config::{Ftp, Gateway, Limits, Mode};
@@ -13,10 +14,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Ports that are tried for one data connection.
 const MOST_TRIED: u32 = 64;
+/// Connections that may wait to be accepted, which is at once.
+const BACKLOG: u32 = 64;
 
 /// Whether a port is among the first to the last.
 pub(super) fn is_among((first, last): (u16, u16), port: u16) -> bool {
@@ -37,7 +41,7 @@ fn listen(at: IpAddr, ports: (u16, u16)) -> Option<(TcpListener, u16)> {
         // A port whose last connection waits for its end may be used again; if another listens there, listening fails.
         socket.set_reuseaddr(true).ok()?;
         socket.bind(SocketAddr::new(at, port)).ok()?;
-        Some((socket.listen(1).ok()?, port))
+        Some((socket.listen(BACKLOG).ok()?, port))
     })
 }
 
@@ -87,10 +91,45 @@ impl Drop for Waiting {
     }
 }
 
+/// A data connection that one peer is to open to a socket. The socket is listened to from the beginning on: strangers who connect before the peer does
+/// would fill its queue, and peers mostly connect before they, or the server, say anything more.
+pub(super) struct Awaited {
+    comes: oneshot::Receiver<io::Result<TcpStream>>,
+    task: JoinHandle<()>,
+}
+
+impl Awaited {
+    fn new(listener: TcpListener, peer: IpAddr, other: impl Fn() + 'static) -> Self {
+        let (sender, comes) = oneshot::channel();
+        let task = tokio::task::spawn_local(async move {
+            // Nobody may wait any more.
+            let _ = sender.send(accept(listener, peer, other).await);
+        });
+        Self { comes, task }
+    }
+
+    /// The connection, once it is there.
+    async fn open(mut self) -> io::Result<TcpStream> {
+        (&mut self.comes).await.map_err(|_| io::ErrorKind::NotConnected)?
+    }
+
+    /// Nobody can connect any more when this has ended.
+    async fn close(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// Where the client's data connection comes from or goes to.
 pub(super) enum Way {
     /// It connects to a socket.
-    Listening(TcpListener),
+    Listening(Awaited),
     /// It connects to the server, as it believes.
     Expected(Waiting),
     /// The gateway connects.
@@ -99,10 +138,16 @@ pub(super) enum Way {
 
 impl Way {
     /// Waits for the client, at the address that it knows; the port.
-    pub(super) fn wait(local: &Local, gateway: &Gateway, settings: Ftp, ends: Ends) -> Option<(Self, u16)> {
+    pub(super) fn wait(
+        local: &Local,
+        gateway: &Gateway,
+        settings: Ftp,
+        ends: Ends,
+        other: impl Fn() + 'static,
+    ) -> Option<(Self, u16)> {
         if gateway.mode != Mode::Transparent {
             let (listener, port) = listen(ends.at.ip(), settings.data_ports)?;
-            return Some((Self::Listening(listener), port));
+            return Some((Self::Listening(Awaited::new(listener, ends.client.ip(), other)), port));
         }
         let shared = Arc::clone(&local.shared);
         let mut expected = lock(&local.shared.expected.0);
@@ -117,16 +162,18 @@ impl Way {
         })
     }
 
+    /// Nobody can connect any more when this has ended.
+    pub(super) async fn close(self) {
+        if let Self::Listening(awaited) = self {
+            awaited.close().await;
+        }
+    }
+
     /// The client's data connection.
-    pub(super) async fn open(
-        self,
-        limits: &Limits,
-        client: IpAddr,
-        other: impl Fn(),
-    ) -> Result<TcpStream, Fault> {
+    pub(super) async fn open(self, limits: &Limits) -> Result<TcpStream, Fault> {
         let opened = async {
             match self {
-                Self::Listening(listener) => accept(listener, client, other).await,
+                Self::Listening(awaited) => awaited.open().await,
                 Self::Expected(mut waiting) => {
                     let came = (&mut waiting.comes).await.map_err(|_| io::ErrorKind::NotConnected)?;
                     TcpStream::from_std(came)
@@ -138,13 +185,15 @@ impl Way {
     }
 }
 
-/// The connection of one peer. Others are shut out, and recorded.
+/// The connection of one peer, which is reset if nobody comes to want it: else it would look like a file of nothing. Others are shut out, and recorded.
 async fn accept(listener: TcpListener, peer: IpAddr, other: impl Fn()) -> io::Result<TcpStream> {
     loop {
         let (stream, from) = listener.accept().await?;
         if canonical(from).ip() == peer {
+            reset_if_killed(&stream, true);
             return Ok(stream);
         }
+        abort(stream);
         other();
     }
 }
@@ -166,7 +215,7 @@ pub(super) enum ToServer {
     /// Connected.
     Open(TcpStream),
     /// It will connect.
-    Awaited(TcpListener),
+    Awaited(Awaited),
 }
 
 /// Why there is no way.
@@ -181,9 +230,14 @@ pub(super) enum NoWay {
 
 impl ToServer {
     /// Agrees with a server about a data connection, and connects if it is for the gateway to do that.
-    pub(super) async fn agree(server: &mut Server, settings: Ftp, limits: &Limits) -> Result<Self, NoWay> {
+    pub(super) async fn agree(
+        server: &mut Server,
+        settings: Ftp,
+        limits: &Limits,
+        other: impl Fn() + 'static,
+    ) -> Result<Self, NoWay> {
         if settings.is_active {
-            return Self::await_server(server, settings, limits).await;
+            return Self::await_server(server, settings, limits, other).await;
         }
         let port = passive_port(server, limits).await?;
         if port < LOWEST_PORT {
@@ -195,7 +249,12 @@ impl ToServer {
         opened.map(Self::Open).map_err(NoWay::Failed)
     }
 
-    async fn await_server(server: &mut Server, settings: Ftp, limits: &Limits) -> Result<Self, NoWay> {
+    async fn await_server(
+        server: &mut Server,
+        settings: Ftp,
+        limits: &Limits,
+        other: impl Fn() + 'static,
+    ) -> Result<Self, NoWay> {
         let no_port = || NoWay::Failed(Fault::with_status(425, "no-data-port"));
         let own = server.stream.local_addr().map_err(|_| no_port())?.ip();
         let (listener, port) = listen(own, settings.data_ports).ok_or_else(no_port)?;
@@ -203,21 +262,17 @@ impl ToServer {
             IpAddr::V4(v4) => format!("PORT {}\r\n", address::six_numbers(v4, port)),
             IpAddr::V6(_) => format!("EPRT {}\r\n", address::extended(SocketAddr::new(own, port))),
         };
+        let awaited = Awaited::new(listener, server.address.ip(), other);
         let reply = server.ask(line.as_bytes(), limits).await.map_err(NoWay::Lost)?;
-        if reply.is_success() { Ok(Self::Awaited(listener)) } else { Err(refused(reply)) }
+        if reply.is_success() { Ok(Self::Awaited(awaited)) } else { Err(refused(reply)) }
     }
 
     /// The data connection, once the server has begun.
-    pub(super) async fn open(
-        self,
-        limits: &Limits,
-        server: IpAddr,
-        other: impl Fn(),
-    ) -> Result<TcpStream, Fault> {
+    pub(super) async fn open(self, limits: &Limits) -> Result<TcpStream, Fault> {
         match self {
             Self::Open(stream) => Ok(stream),
-            Self::Awaited(listener) => {
-                within(limits, accept(listener, server, other), ["server-data", "server-data-time"]).await
+            Self::Awaited(awaited) => {
+                within(limits, awaited.open(), ["server-data", "server-data-time"]).await
             }
         }
     }

@@ -267,8 +267,11 @@ impl Client<'_> {
 
     async fn listen(&mut self, gateway: &Gateway, settings: Ftp, extended: bool) -> Next {
         // The one before is closed first.
-        self.way = None;
-        let Some((way, port)) = Way::wait(self.local, gateway, settings, self.ends) else {
+        if let Some(way) = self.way.take() {
+            way.close().await;
+        }
+        let stranger = self.local.stranger(self.ends, self.session.asked.as_ref());
+        let Some((way, port)) = Way::wait(self.local, gateway, settings, self.ends, stranger) else {
             return self.refuse(gateway, None, None, Fault::with_status(425, "no-data-port")).await;
         };
         self.way = Some(way);
@@ -359,6 +362,18 @@ impl Client<'_> {
     ) {
         let rule = rule.map(|rule| (gateway, rule));
         self.local.shared.record(event(self.ends, rule, self.session.asked.as_ref(), command, fault, bytes));
+    }
+}
+
+impl Local {
+    /// What is done about each connection of somebody else to a data port of a client's.
+    fn stranger(&self, ends: Ends, asked: Option<&Asked>) -> impl Fn() + 'static {
+        let (shared, asked) = (Arc::clone(&self.shared), asked.cloned());
+        move || {
+            Shared::count(&shared.counted.refused);
+            let fault = Fault::with_status(0, "other-address");
+            shared.record(event(ends, None, asked.as_ref(), None, Some(fault), [0; 2]));
+        }
     }
 }
 

@@ -56,8 +56,8 @@ pub(super) async fn carry(
         return client.refuse(gateway, Some(command), Some(rule), fault).await;
     };
     let Some(server) = &mut client.server else { return Next::Close };
-    let address = server.address.ip();
-    let (to_server, begun) = match begin(server, settings, limits, command, restart).await {
+    let stranger = client.local.stranger(client.ends, client.session.asked.as_ref());
+    let (to_server, begun) = match begin(server, settings, limits, command, restart, stranger).await {
         Ok(begun) => begun,
         Err(NoWay::Said(reply)) => return client.hand_on(gateway, &reply).await,
         Err(NoWay::Failed(fault)) => return fail(client, gateway, command, rule, fault, [0; 2]).await,
@@ -66,15 +66,9 @@ pub(super) async fn carry(
     if client.say(gateway, &begun).await != Next::Another {
         return Next::Abort;
     }
-    let stranger = || {
-        Shared::count(&client.local.shared.counted.refused);
-        let fault = Fault::with_status(0, "other-address");
-        client.record(gateway, Some(command), Some(rule), Some(fault), [0; 2]);
-    };
-    let client_address = client.ends.client.ip();
     let opened = async {
-        let of_server = to_server.open(limits, address, stranger).await?;
-        match way.open(limits, client_address, stranger).await {
+        let of_server = to_server.open(limits).await?;
+        match way.open(limits).await {
             Ok(of_client) => Ok((of_server, of_client)),
             Err(fault) => {
                 abort(of_server);
@@ -97,8 +91,9 @@ async fn begin(
     limits: &Limits,
     command: &Command,
     restart: Option<Vec<u8>>,
+    stranger: impl Fn() + 'static,
 ) -> Result<(ToServer, Reply), NoWay> {
-    let to_server = ToServer::agree(server, settings, limits).await?;
+    let to_server = ToServer::agree(server, settings, limits, stranger).await?;
     // Servers forget it if another command comes between (RFC 3659 section 5.3), and the data connection was agreed about just now.
     if let Some(line) = restart {
         let reply = server.ask(&line, limits).await.map_err(NoWay::Lost)?;
