@@ -83,7 +83,7 @@ fn every_firewall_gives_valid_points() {
             "settings of gateways",
             &["squid", "rampart-gateway"],
             "factors.clients = 12\nfactors.rules = 40\nfactors.protocol = \"http/1.0\"\nfactors.look_ups = true\nfactors.event_log = \"disk\"\n\
-             factors.receive_buffer = 64",
+             factors.receive_buffer = 64\nfactors.memory_limit = 256",
         ),
         (
             "gateways of both",

@@ -174,12 +174,19 @@ pub struct GatewayShape {
     pub event_log: EventLog,
     /// KB of 1,024 bytes that the kernel may keep of what comes in on a connection to the firewall itself; `None`: as many as it decides.
     pub receive_kb: Option<u32>,
+    /// MB of 1,048,576 bytes that the firewall's own programs may take once they run; `None`: no limit.
+    pub memory_mb: Option<u32>,
 }
 
 impl GatewayShape {
     /// Nothing is asked.
-    pub const USUAL: Self =
-        Self { look_ups: false, keeps_decisions: true, event_log: EventLog::None, receive_kb: None };
+    pub const USUAL: Self = Self {
+        look_ups: false,
+        keeps_decisions: true,
+        event_log: EventLog::None,
+        receive_kb: None,
+        memory_mb: None,
+    };
 }
 
 /// Where a gateway records each request that passes.

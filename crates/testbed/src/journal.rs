@@ -44,6 +44,8 @@ pub enum Change {
     },
     /// A folder was made.
     Folder(PathBuf),
+    /// A control group was made.
+    ControlGroup(PathBuf),
     /// The priority of an autogroup, which is a session's, was raised.
     Autogroup {
         /// Its number. The kernel gives none twice, so it tells a session even when its leader is gone.
@@ -90,6 +92,7 @@ impl Change {
                 }
                 _ => Ok(()),
             },
+            Change::ControlGroup(path) => crate::memory_group::remove(path),
             Change::Autogroup { number, before } => priority::restore(*number, *before),
         }
     }

@@ -20,6 +20,7 @@ pub mod leftovers;
 mod link;
 pub mod machine_lock;
 pub mod machine_settings;
+mod memory_group;
 pub mod netns;
 mod origin;
 pub mod placement;

@@ -3,7 +3,7 @@
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
 use super::text::{
-    count, directions, family, flag, flood, illegal, kilobytes, link, matching, object, one_of, seconds,
+    bound, count, directions, family, flag, flood, illegal, link, matching, object, one_of, seconds,
 };
 use super::value::{CHECKSUMS, CLOSES, EVENT_LOGS, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
 use crate::application::{self, Object, Protocol, ProtocolMix};
@@ -494,10 +494,22 @@ factors! {
         key: "receive_buffer", title: "Receive buffer, KB", rank: LATE, telling: true, of_policy: false,
         takes: "`none` (as the kernel decides), or 4 to 6,144 KB (of 1,024 bytes) of a connection",
         matters: P::has_virtual_clients,
-        read: |t| kilobytes(t, 4..=6_144).map(Value::Kb), default: |_| Value::Kb(None),
+        read: |t| bound(t, 4..=6_144).map(Value::Bound), default: |_| Value::Bound(None),
         short: level::text, phrase: |l| match l.text.as_str() {
             "none" => "receive buffers as the kernel has them".into(),
             kb => format!("receive buffers of {kb} KB"),
+        },
+    }
+
+    /// Memory that the firewall's own programs may take.
+    MemoryLimit {
+        key: "memory_limit", title: "Memory limit, MB", rank: LATE, telling: true, of_policy: false,
+        takes: "`none`, or 8 to 1,048,576 MB (of 1,048,576 bytes)",
+        matters: P::has_virtual_clients,
+        read: |t| bound(t, 8..=1_048_576).map(Value::Bound), default: |_| Value::Bound(None),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "none" => "memory without a limit".into(),
+            mb => format!("{mb} MB of memory"),
         },
     }
 

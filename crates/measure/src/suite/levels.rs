@@ -80,7 +80,8 @@ impl Levels {
             | Factor::LookUps
             | Factor::DecisionCache
             | Factor::EventLog
-            | Factor::ReceiveBuffer => named.contains_key(factor),
+            | Factor::ReceiveBuffer
+            | Factor::MemoryLimit => named.contains_key(factor),
             Factor::Transactions if self.kind.has_virtual_clients() => named.contains_key(factor),
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
                 named.contains_key(factor) || !self.kind.sends_frames()
@@ -221,6 +222,7 @@ impl Levels {
                 keeps_decisions: self.decision_cache(),
                 event_log: self.event_log(),
                 receive_kb: self.receive_buffer(),
+                memory_mb: self.memory_limit(),
             },
             seed,
         })
@@ -389,7 +391,8 @@ levels! {
     look_ups: LookUps is Flag(bool),
     decision_cache: DecisionCache is Flag(bool),
     event_log: EventLog is EventLog(EventLog),
-    receive_buffer: ReceiveBuffer is Kb(Option<u32>),
+    receive_buffer: ReceiveBuffer is Bound(Option<u32>),
+    memory_limit: MemoryLimit is Bound(Option<u32>),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),
     pub(crate) placement: Placement is Placement(Placement),
     pub(crate) cores: Cores is Count(u32),

@@ -104,12 +104,12 @@ pub(super) fn link(text: &str) -> Option<Option<u64>> {
     (1_000_000..=100_000_000_000).contains(&bits).then_some(Some(bits))
 }
 
-pub(super) fn kilobytes(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<Option<u32>> {
+pub(super) fn bound(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<Option<u32>> {
     if text == "none" {
         return Some(None);
     }
-    let kb = u32::try_from(digits_only(text)?).ok()?;
-    range.contains(&kb).then_some(Some(kb))
+    let number = u32::try_from(digits_only(text)?).ok()?;
+    range.contains(&number).then_some(Some(number))
 }
 
 pub(super) fn rate_text(bits: u64) -> String {

@@ -58,8 +58,8 @@ pub enum Value {
     Link(Option<u64>),
     /// Where requests are recorded.
     EventLog(EventLog),
-    /// KB, or as many as somebody else decides.
-    Kb(Option<u32>),
+    /// So many of something, or as many as somebody else decides.
+    Bound(Option<u32>),
     /// UDP checksum of the test frames.
     UdpChecksum(UdpChecksum),
     /// Where the work is done.
@@ -112,7 +112,7 @@ impl Value {
             Value::Seconds(seconds) => Some(*seconds),
             Value::Frame(mix) => mix.fixed_size().map(|size| f64::from(size.bytes())),
             Value::Ip(ip) => Some(if *ip == IpVersion::V4 { 4.0 } else { 6.0 }),
-            Value::Object(Object::Kb(kb)) | Value::Kb(Some(kb)) => Some(f64::from(*kb)),
+            Value::Object(Object::Kb(number)) | Value::Bound(Some(number)) => Some(f64::from(*number)),
             Value::Link(rate) => rate.map(|bits| bits as f64),
             _ => None,
         }
@@ -146,11 +146,11 @@ impl fmt::Display for Value {
             Value::Order(order) => f.write_str(name_of(order, &ORDERS)),
             Value::UdpChecksum(checksum) => f.write_str(name_of(checksum, &CHECKSUMS)),
             Value::Protocol(protocol) => f.write_str(name_of(protocol, &PROTOCOLS)),
-            Value::Object(Object::Kb(kb)) | Value::Kb(Some(kb)) => write!(f, "{kb}"),
+            Value::Object(Object::Kb(number)) | Value::Bound(Some(number)) => write!(f, "{number}"),
             Value::EventLog(place) => f.write_str(name_of(place, &EVENT_LOGS)),
             Value::Object(object) => f.write_str(name_of(object, &OBJECTS)),
             Value::Placement(placement) => f.write_str(name_of(placement, &PLACEMENTS)),
-            Value::Illegal(None) | Value::Flood(None) | Value::Link(None) | Value::Kb(None) => {
+            Value::Illegal(None) | Value::Flood(None) | Value::Link(None) | Value::Bound(None) => {
                 f.write_str("none")
             }
             Value::Illegal(Some(illegal)) => f.write_str(&illegal_text(illegal)),

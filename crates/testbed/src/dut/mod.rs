@@ -187,7 +187,7 @@ impl Capabilities {
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
         let gateway = &shape.gateway;
-        let wants: [(bool, bool, &str); 14] = [
+        let wants: [(bool, bool, &str); 15] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
@@ -219,6 +219,11 @@ impl Capabilities {
                 gateway.receive_kb.is_some(),
                 self.own_sockets,
                 "receive buffers (`receive_buffer`): no connection ends at it",
+            ),
+            (
+                gateway.memory_mb.is_some(),
+                self.own_sockets,
+                "a limit on memory (`memory_limit`): no program of its own carries connections",
             ),
         ];
         wants.iter().find(|(wanted, can, _)| *wanted && !can).map(|(_, _, what)| (*what).to_owned())
@@ -553,8 +558,9 @@ mod tests {
             keeps_decisions: false,
             event_log: EventLog::Disk,
             receive_kb: Some(64),
+            memory_mb: Some(64),
         };
-        let rows: [(Capabilities, PolicyShape, Option<&str>); 12] = [
+        let rows: [(Capabilities, PolicyShape, Option<&str>); 13] = [
             (gateway, asks(all), None),
             (
                 Capabilities::RULES,
@@ -575,6 +581,11 @@ mod tests {
                 Capabilities::RULES,
                 asks(GatewayShape { receive_kb: Some(64), ..usual }),
                 Some("receive buffers (`receive_buffer`): no connection ends at it"),
+            ),
+            (
+                Capabilities::RULES,
+                asks(GatewayShape { memory_mb: Some(64), ..usual }),
+                Some("a limit on memory (`memory_limit`): no program of its own carries connections"),
             ),
             (Capabilities::FORWARDING, plain.clone(), None),
             (Capabilities::FORWARDING, rules.clone(), Some("rules")),

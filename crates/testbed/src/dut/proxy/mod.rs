@@ -19,6 +19,7 @@ use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::guest::Guest;
 use crate::journal::Journal;
+use crate::memory_group::MemoryGroup;
 use crate::policy::PolicySpec;
 use intercept::Taken;
 use measure::application::{Protocol, ProtocolMix};
@@ -135,10 +136,12 @@ impl Driver for Proxy {
         if let Some(kb) = asked.receive_kb {
             services::set_receive_buffer(forwarding.namespace(), kb)?;
         }
+        let memory = asked.memory_mb.map(|mb| MemoryGroup::make(mb, &mut journal)).transpose()?;
         let mut running = Interception {
             program: Mutex::new(None),
             names: Mutex::new(names),
             log,
+            memory,
             name: self.name,
             takes: self.takes,
             prepare: self.prepare,
@@ -162,6 +165,7 @@ struct Interception {
     program: Mutex<Option<Guest>>,
     names: Mutex<Option<NameServer>>,
     log: Option<PathBuf>,
+    memory: Option<MemoryGroup>,
     name: &'static str,
     takes: &'static [Taken],
     prepare: fn(&Place<'_>) -> Result<Vec<String>, TestbedError>,
@@ -201,6 +205,9 @@ impl Interception {
         let mut program = Guest::start(self.forwarding.namespace(), self.name, &arguments, &self.cores)?;
         for taken in self.takes {
             program.wait_until_it_listens(taken.proxy_port)?;
+        }
+        if let Some(memory) = &self.memory {
+            memory.take(program.pid())?;
         }
         *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some(program);
         Ok(())

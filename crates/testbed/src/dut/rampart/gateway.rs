@@ -2,6 +2,8 @@
 
 use crate::dut::services::NameServer;
 use crate::dut::{Capabilities, Relay};
+use crate::error::TestbedError;
+use crate::memory_group::MemoryGroup;
 use crate::policy::{Action, PolicySpec};
 use crate::priority;
 use measure::application::{Protocol, ProtocolMix};
@@ -178,6 +180,11 @@ fn below(daemon: u32) -> Vec<u32> {
 /// Gives the gateway's process the processor as other proxies have it: its keeper begins a session of its own.
 pub(super) fn stand_beside(daemon: u32) {
     priority::stand_beside(below(daemon));
+}
+
+/// Bounds the memory of the gateways' processes.
+pub(super) fn limit(daemon: u32, memory: &MemoryGroup) -> Result<(), TestbedError> {
+    below(daemon).into_iter().try_for_each(|pid| memory.take(pid))
 }
 
 /// What the gateway's process has of the machine's memory; 0 without one.

@@ -14,6 +14,7 @@ use crate::bed::{Bed, FirewallSide, Wiring};
 use crate::error::TestbedError;
 use crate::guest::Guest;
 use crate::journal::Journal;
+use crate::memory_group::MemoryGroup;
 use crate::policy::PolicySpec;
 use measure::application::Protocol;
 use measure::shape::{PolicyShape, Setup};
@@ -160,6 +161,7 @@ impl Driver for Rampart {
         if let Some(kb) = asked.receive_kb {
             services::set_receive_buffer(&side.namespace, kb)?;
         }
+        let memory = asked.memory_mb.map(|mb| MemoryGroup::make(mb, &mut journal)).transpose()?;
         let mut running = Firewall {
             hook: self.hook,
             mark: self.mark,
@@ -171,6 +173,7 @@ impl Driver for Rampart {
             side,
             folder,
             state,
+            memory,
             _journal: journal,
             policy: policy.clone(),
             written: BTreeMap::new(),
@@ -198,6 +201,8 @@ struct Firewall {
     folder: PathBuf,
     /// Where it keeps its event log, among other things.
     state: PathBuf,
+    /// What its gateways may take of memory.
+    memory: Option<MemoryGroup>,
     _journal: Journal,
     policy: PolicySpec,
     /// The sets whose files are written, by their names.
@@ -308,6 +313,9 @@ impl Firewall {
             let is_up = || self.status().is_ok_and(|status| status.has_gateways());
             daemon.wait_until("have its gateways listen", PATIENCE, is_up)?;
             gateway::stand_beside(daemon.pid());
+            if let Some(memory) = &self.memory {
+                gateway::limit(daemon.pid(), memory)?;
+            }
         }
         self.daemon = Some(daemon);
         self.load_seconds = begun.elapsed().as_secs_f64();

@@ -196,7 +196,7 @@ mod tests {
             look_ups: true,
             keeps_decisions: false,
             event_log: EventLog::Memory,
-            receive_kb: None,
+            ..GatewayShape::USUAL
         };
         let of = |rules, gateway| {
             let shape = PolicyShape {
@@ -220,7 +220,8 @@ mod tests {
             (&usual, (passes, 2)),
             (&usual, ("look_up = false\ndecisions = \"1min\"\n", 1)),
             (&usual, ("log", 0)),
-            (&usual, ("service = [\"tcp/80\"]\naction = \"allow\"\ngateway = \"web\"", 1)),
+            (&usual, ("name = \"r40-http\"\n", 1)),
+            (&usual, ("service = [\"tcp/80\"]\naction = \"allow\"\ngateway = \"web\"", 2)),
             (
                 &usual,
                 ("service = [\"tcp/21\", \"tcp/36000-36999\"]\naction = \"allow\"\ngateway = \"files\"", 1),
