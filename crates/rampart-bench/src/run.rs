@@ -112,6 +112,7 @@ pub(crate) fn change_words(change: &Change) -> String {
         Change::Setting { path, before } => format!("{} is {before} again", path.display()),
         Change::Process { pid, .. } => format!("process {pid}"),
         Change::Folder(path) => format!("folder {}", path.display()),
+        Change::ControlGroup(path) => format!("control group {}", path.display()),
         Change::Address { interface, address } => format!("address {address} of {interface}"),
         Change::LinkUp(interface) => format!("{interface} is down again"),
         Change::Autogroup { number, before } => format!("autogroup {number} is at nice {before} again"),
