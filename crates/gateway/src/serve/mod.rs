@@ -1,6 +1,7 @@
 //! The sockets of a gateway: clients are accepted by a thread for each processor, each with its own connections to servers. Every wait has an end.
 
 mod client;
+mod decisions;
 mod dns;
 mod forward;
 mod ftp;
@@ -18,6 +19,7 @@ use crate::decide::{Asked, Decision};
 use crate::dns::lookup;
 use crate::event::{Counts, Event, Learned};
 use crate::reach;
+use decisions::{Decisions, Question};
 use passwords::throttle::network;
 use pool::Pool;
 use std::cell::RefCell;
@@ -40,13 +42,9 @@ const REST: Duration = Duration::from_millis(100);
 const LOOK_THROUGH: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted, if the kernel's own limit is not lower.
 const BACKLOG: i32 = 1024;
-/// Rules from which on to look for a decision takes less time than to decide.
-const WORTH_KEEPING: usize = 32;
 /// How long it is known whether an address may be connected to, and of how many.
 const REACHED_FOR: Duration = Duration::from_secs(1);
 const KNOWN_ADDRESSES: usize = 4096;
-/// Decisions that are kept at most.
-const KEPT_DECISIONS: usize = 65_536;
 
 /// A gateway that runs until its process ends.
 #[derive(Debug)]
@@ -83,16 +81,6 @@ struct Counted {
     reused: AtomicU64,
     suppressed: AtomicU64,
 }
-
-/// What was decided lately, under one set of rules.
-#[derive(Debug, Default)]
-struct Decisions {
-    of: Option<Arc<Gateway>>,
-    known: HashMap<Question, (Decision, Instant)>,
-}
-
-/// All that a decision depends on: the client, the method, what is asked for, and the user.
-type Question = (IpAddr, String, String, Option<String>, Option<String>);
 
 /// What a thread has for itself.
 struct Local {
@@ -303,24 +291,16 @@ impl Shared {
         question: impl FnOnce() -> Question,
         decide: impl FnOnce() -> Decision,
     ) -> Decision {
-        if gateway.decisions.is_zero() || gateway.rules.len() < WORTH_KEEPING {
+        if !decisions::are_kept(gateway) {
             return decide();
         }
         let (now, question) = (Instant::now(), question());
-        let mut decisions = lock(&self.decisions);
-        if !decisions.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, gateway)) {
-            *decisions = Decisions { of: Some(Arc::clone(gateway)), known: HashMap::new() };
+        if let Some(known) = lock(&self.decisions).known(gateway, &question, now) {
+            return known;
         }
-        if let Some((decision, until)) = decisions.known.get(&question)
-            && now < *until
-        {
-            return decision.clone();
-        }
+        // Without the lock: who decides about something new keeps nobody else waiting.
         let decision = decide();
-        if decisions.known.len() >= KEPT_DECISIONS {
-            decisions.known.clear();
-        }
-        decisions.known.insert(question, (decision.clone(), now + gateway.decisions));
+        lock(&self.decisions).keep(gateway, question, &decision, now);
         decision
     }
 
@@ -346,9 +326,13 @@ impl Shared {
 
 impl Asked {
     fn question(&self, client: IpAddr, method: &str) -> Question {
-        let path = self.path.as_ref().map(|path| path.judged.clone());
-        let user = self.who.as_ref().map(|who| who.name.clone());
-        (client, method.to_owned(), self.host(), path, user)
+        Question {
+            client,
+            method: method.to_owned(),
+            host: self.host(),
+            path: self.path.as_ref().map(|path| path.judged.clone()),
+            user: self.who.as_ref().map(|who| who.name.clone()),
+        }
     }
 }
 
