@@ -61,13 +61,18 @@ impl NameServer {
     }
 }
 
+/// The name of a client machine, as the NSTL bed has it.
+pub(super) fn client_name(index: u32) -> String {
+    format!("client{:02}", index + 1)
+}
+
 fn configuration() -> String {
     let mut text = format!(
         "no-resolv\nno-hosts\nno-daemon\npid-file=\nuser=root\nbind-interfaces\nlisten-address={}\nport={PORT}\nlocal-ttl={LIFETIME}\n",
         NameServer::address()
     );
     let servers = (0..).zip(SERVER_NAMES).map(|(index, name)| (Zone::Hostile, index, name.to_owned()));
-    let clients = (0..CLIENT_MACHINES).map(|index| (Zone::Private, index, format!("client{:02}", index + 1)));
+    let clients = (0..CLIENT_MACHINES).map(|index| (Zone::Private, index, client_name(index)));
     for (zone, index, name) in servers.chain(clients) {
         let addresses = ZoneAddresses::of(zone);
         let [v4, v6] = [IpVersion::V4, IpVersion::V6].map(|ip| addresses.host(ip, index));

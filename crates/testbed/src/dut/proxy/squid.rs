@@ -3,11 +3,11 @@
 use super::intercept::{INTERCEPTION, INTERCEPTION_ALONE, Taken};
 use super::{PLAIN, Place, Proxy};
 use crate::dut::kernel::BOTH;
-use crate::dut::services::NameServer;
+use crate::dut::services::{NameServer, client_name};
 use crate::dut::{Capabilities, Relay, Requirement};
 use crate::error::TestbedError;
 use crate::layout::ZoneAddresses;
-use measure::application::{Protocol, SERVER_NAMES};
+use measure::application::{CLIENT_MACHINES, Protocol, SERVER_NAMES};
 use measure::shape::Zone;
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs::Permissions;
@@ -65,15 +65,16 @@ fn prepare(place: &Place<'_>) -> Result<Vec<String>, TestbedError> {
     Ok(["-N", "-d", "0", "-f", &file].map(str::to_owned).to_vec())
 }
 
-/// Squid asks whether the server that a request names has the address that the client asked for. Where the test is not about look-ups, the bed has this
-/// file in a name server's place.
+/// Squid asks whether the server that a request names has the address that the client asked for, and for the name of each client. Where the test is not about
+/// look-ups, the bed has this file in a name server's place. Without clients in it Squid would ask a name server that nobody answers for, at each request,
+/// and look through all questions that wait for an answer.
 fn hosts() -> String {
-    let servers = ZoneAddresses::of(Zone::Hostile);
-    let of = |ip| {
-        let named = (0..).zip(SERVER_NAMES);
-        named.map(move |(index, name)| format!("{} {name}\n", servers.host(ip, index)))
-    };
-    BOTH.into_iter().flat_map(of).collect()
+    let servers = (0..).zip(SERVER_NAMES).map(|(index, name)| (Zone::Hostile, index, name.to_owned()));
+    let clients = (0..CLIENT_MACHINES).map(|index| (Zone::Private, index, client_name(index)));
+    let named = servers.chain(clients).flat_map(|(zone, index, name)| {
+        BOTH.map(|ip| format!("{} {name}\n", ZoneAddresses::of(zone).host(ip, index)))
+    });
+    named.collect()
 }
 
 fn configuration(names: &str, log: &str, files: u64) -> String {
@@ -97,4 +98,18 @@ pinger_enable off
 ",
         HTTP.proxy_port
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_to_be_asked_for_names_of_servers_and_clients() {
+        let hosts = hosts();
+        for line in ["198.19.1.5 server06\n", "2001:2:0:2::105 server06\n", "198.18.1.7 client08\n"] {
+            assert!(hosts.contains(line), "{line} is not in\n{hosts}");
+        }
+        assert_eq!(hosts.lines().count(), 2 * (6 + 8));
+    }
 }

@@ -42,6 +42,9 @@ fn connections_are_one_for_one_where_a_proxy_does_not_look_into_them() {
         ("haproxy", FTP, None),
         ("squid", Protocol::Http10, Some(Relay::Requests)),
         ("squid", Protocol::Https, None),
+        ("rampart-gateway", Protocol::Http10, Some(Relay::Requests)),
+        ("rampart-gateway", FTP, Some(Relay::Connections)),
+        ("rampart-gateway", Protocol::Https, None),
         ("nftables", Protocol::Http11, None),
     ];
     for (name, protocol, relay) in rows {
