@@ -9,7 +9,10 @@ use fixture::{Bed, FORWARD, Listener, Middle, fixed, imix, shape};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum, Zone};
 use measure::trial::Load;
 use std::collections::HashSet;
+use std::io::Read;
 use std::net::IpAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use traffic::{Engine, Ports, ProbeFrame, SETTLE, Transport, TrialPlan};
 
 /// What the tests look at in a frame whose every length and checksum is right.
@@ -207,7 +210,7 @@ fn probes_are_valid_frames() {
     let bed = Bed::new(Middle::Silent, 1500);
     let (mut engine, ports) = bed.engine(1);
     let listener = bed.listen();
-    let arrived = engine.probe(&ports, &probes(), 4).unwrap();
+    let arrived = engine.probe(&ports, &probes(), 4, Duration::ZERO).unwrap();
     assert_eq!(arrived, vec![None; 4], "the middle forwards nothing");
     let frames = listener.at_least_from(fixture::PRIVATE_MAC, 4);
     assert_eq!(frames.len(), 4);
@@ -231,7 +234,7 @@ fn probes_arrive_as_they_were_sent() {
         // Again and again: what an earlier proof saw must not count in the next.
         for count in [4, 2, 3] {
             let probes = &probes()[..count];
-            let arrived = engine.probe(&ports, probes, count).unwrap();
+            let arrived = engine.probe(&ports, probes, count, Duration::ZERO).unwrap();
             assert_eq!(arrived.len(), count);
             for (probe, arrival) in probes.iter().zip(arrived) {
                 let arrival = arrival.unwrap_or_else(|| panic!("{middle:?}: {probe:?} did not arrive"));
@@ -246,6 +249,36 @@ fn probes_arrive_as_they_were_sent() {
     }
 }
 
+/// Hands on what comes from the private zone, when it is its turn.
+const HANDS_ON: &str = r#"
+import socket, sys
+private, hostile = (socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(2))
+private.bind(("mp", 0))
+hostile.bind(("mh", 0))
+print("ready", flush=True)
+frame = private.recv(2048)
+hostile.send(bytes.fromhex(sys.argv[1]) + frame[6:])
+sys.stdin.read()
+"#;
+
+#[test]
+fn probes_that_must_not_arrive_are_waited_for() {
+    let _turn = testkit::turn();
+    let bed = Bed::new(Middle::Silent, 1500);
+    let (mut engine, ports) = bed.engine(1);
+    let hostile = fixture::HOSTILE_MAC.map(|byte| format!("{byte:02x}")).concat();
+    let mut program = Command::new("python3");
+    program.args(["-c", HANDS_ON, &hostile]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut middle = bed.middle().enter(|| program.spawn().unwrap());
+    let mut said = [0; 6];
+    middle.stdout.take().unwrap().read_exact(&mut said).unwrap();
+    let arrived = engine.probe(&ports, &probes()[..1], 0, Duration::from_secs(20)).unwrap();
+    assert!(arrived[0].is_some(), "it came after the sender had gone on");
+    drop(middle.stdin.take());
+    assert!(middle.wait().unwrap().success());
+    engine.detach(ports);
+}
+
 #[test]
 fn impossible_probes_are_refused() {
     let _turn = testkit::turn();
@@ -258,7 +291,7 @@ fn impossible_probes_are_refused() {
         (vec![nowhere], "this bed has no dmz zone"),
         (vec![probes()[0].clone(); 65], "65 probes: one proof holds 64"),
     ] {
-        assert_eq!(engine.probe(&ports, &probes, 1).unwrap_err().to_string(), said);
+        assert_eq!(engine.probe(&ports, &probes, 1, Duration::ZERO).unwrap_err().to_string(), said);
     }
     engine.detach(ports);
 }

@@ -356,6 +356,12 @@ pub trait Driver: Sync {
     /// [`TestbedError::Unsupported`] for a policy that it cannot do, a missing requirement, or what its own programs
     /// say. Nothing of it stays after an error.
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError>;
+
+    /// Whether programs of its own may hand frames on, when it is their turn: a frame may then arrive later than its sender goes on, where
+    /// they share a core.
+    fn hands_on_later(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a firewall keeps state that a test does not ask for, in words.

@@ -214,6 +214,10 @@ impl Driver for Program {
         BTreeMap::from([(self.name.to_owned(), self.hello.version.clone())])
     }
 
+    fn hands_on_later(&self) -> bool {
+        true
+    }
+
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         let side = bed.firewall_side(self.name)?;

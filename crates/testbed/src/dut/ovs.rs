@@ -81,6 +81,10 @@ impl Driver for Ovs {
             .then(|| "rules about ports for fragments".to_owned())
     }
 
+    fn hands_on_later(&self) -> bool {
+        true
+    }
+
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         if policy.rules.len() > FIRST_RULE {

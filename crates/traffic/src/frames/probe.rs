@@ -10,6 +10,7 @@ use measure::shape::Zone;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 pub(super) const PROTOCOL_TCP: u8 = 6;
 /// Stands in the stamp's core field (its third byte) of a probe.
@@ -205,7 +206,7 @@ impl Arrival {
 
 impl Engine {
     /// Sends probe frames in the given order and tells how each arrived, if it did. Waits until `expected` have, or
-    /// until nothing more arrives.
+    /// until nothing more arrives; and then `beyond` for the others, of which none should.
     ///
     /// # Errors
     /// A probe from a zone that the bed has not, or more probes than one proof holds.
@@ -214,6 +215,7 @@ impl Engine {
         ports: &Ports,
         probes: &[ProbeFrame],
         expected: usize,
+        beyond: Duration,
     ) -> Result<Vec<Option<Arrival>>, TrafficError> {
         if probes.len() > MAX_PROBES {
             return Err(too_many(probes.len()));
@@ -224,6 +226,9 @@ impl Engine {
         let arrived =
             || reading::arrivals(self.memory)[..probes.len()].iter().filter(|a| a.count > 0).count();
         wait_until(SETTLE, || false, arrived, |&arrived| arrived >= expected)?;
+        if expected < probes.len() {
+            wait_until(beyond, || false, arrived, |&arrived| arrived > expected)?;
+        }
         // Read again: a head that was being written while its count was read is whole now.
         Ok(self.arrived_probes(probes.len()))
     }
