@@ -30,7 +30,7 @@ pub trait Host {
     /// Obeys an order that is no trial.
     ///
     /// # Errors
-    /// Why it is not obeyed, for whoever leads.
+    /// Why it is not obeyed, for the leader.
     fn obey(&mut self, order: Order) -> Result<Answer, String>;
 
     /// Runs a trial whose secrets are drawn from `seed`, as `course` says.

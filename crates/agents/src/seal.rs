@@ -1,4 +1,4 @@
-//! Seals: who has the key has written a message, for this reader, in this session, at this place of its order. Whoever has not can read it, where
+//! Seals: who has the key has written a message, for this reader, in this session, at this place of its order. Others can read it, where
 //! the server's connections are not encrypted, and can neither change it nor write one. Pure but for random numbers.
 
 use crate::AgentsError;

@@ -12,22 +12,7 @@ use end::{End, RST, SYN, Segment, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use testkit::packet::{Frame, Tcp};
-
-/// Numbers that are the same each time (xorshift64*, Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * end as u128) >> 64) as usize
-    }
-
-    fn is_one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
+use testkit::random::Random;
 
 const STEPS: usize = 150;
 
@@ -49,7 +34,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, port: u16) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let scale = |random: &mut Random| [None, Some(0), Some(7)][random.below(3)];
         let (client, server) = (scale(&mut random), scale(&mut random));
         let room = |scale: Option<u8>| if scale == Some(7) { 1 << 20 } else { 65535 };

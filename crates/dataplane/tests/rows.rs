@@ -20,6 +20,7 @@ use reference::{Outcome, Reference};
 use seen::{Icmp, Seen};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use testkit::random::Random;
 
 const POLICY: &str = include_str!("rows/rows.toml");
 const ROWS: &str = include_str!("rows/rows.txt");
@@ -186,18 +187,6 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
     assert!(missing.is_empty() && count >= 200, "{count} rows; none of {missing:?}");
 }
 
-/// Random numbers that are the same each time (xorshift64*, Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * end as u128) >> 64) as usize
-    }
-}
-
 /// Bytes that ends of ranges are made of, and the numbers of IPv6's extension headers.
 const EDGES: [u8; 16] = [0, 1, 2, 4, 7, 8, 0x0f, 0x20, 40, 43, 44, 58, 60, 0x7f, 0x80, 0xff];
 /// Longer than any datagram waits for the rest of it.
@@ -265,7 +254,7 @@ fn needs_root_damaged_frames_are_read_as_the_reference_reads_them() {
     let policy = Policy::parse("rows.toml", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
     let mut reference = Reference::new(policy, "2026-11-25T12:00:00+01:00".parse().unwrap());
     beds.iter_mut().for_each(|bed| bed.apply_at(POLICY, reference.at));
-    let mut random = Random(0x5261_6d70_6172_7431);
+    let mut random = Random::new(0x5261_6d70_6172_7431);
     let (mut count, mut met, mut wrong) = (0, BTreeSet::new(), Vec::new());
     for line in ROWS.lines().filter(|line| line.starts_with("==") || line.contains(" | ")) {
         if line.starts_with("==") {

@@ -1,4 +1,4 @@
-//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, tutorials that are
+//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, random numbers, commands that documents show, tutorials that are
 //! followed, a browser, a bad server of HTTP, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
 //! `cargo xtask layout` checks; it depends on no other crate of ours.
 
@@ -15,6 +15,7 @@ pub mod held;
 pub mod namespace;
 pub mod origin;
 pub mod packet;
+pub mod random;
 pub mod rows;
 pub mod tutorial;
 

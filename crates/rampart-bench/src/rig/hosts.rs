@@ -525,17 +525,8 @@ mod tests {
 
     fn outcome(sent: u64, received: u64) -> Outcome {
         let stream = StreamCounts { sent, received, ..StreamCounts::default() };
-        let reading = Reading {
-            streams: vec![stream],
-            times: vec![LaneTimes::default()],
-            foreign: 0,
-            stale: 0,
-            forged: 0,
-            forbidden_sent: 0,
-            forbidden_arrived: 0,
-            largest_lag: 0,
-            late: 0,
-        };
+        let reading =
+            Reading { streams: vec![stream], times: vec![LaneTimes::default()], ..Reading::default() };
         let part = PartReading {
             seconds: 1.0,
             ended_ns: 1,

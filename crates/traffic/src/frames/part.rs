@@ -346,13 +346,7 @@ mod tests {
             reading: Reading {
                 streams: vec![stream],
                 times: vec![super::super::LaneTimes::default()],
-                foreign: 0,
-                stale: 0,
-                forged: 0,
-                forbidden_sent: 0,
-                forbidden_arrived: 0,
-                largest_lag: 0,
-                late: 0,
+                ..Reading::default()
             },
             sightings: sightings.iter().map(sighting).collect(),
             samples_content: false,

@@ -67,7 +67,7 @@ pub struct LaneTimes {
 }
 
 /// All counters at one moment, or the difference of two moments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// Per lane, in the order of the plan.
     pub streams: Vec<StreamCounts>,
