@@ -101,6 +101,23 @@ Reason of reason {
     Gateway = REASON_GATEWAY, "gateway": "its rule hands it to a gateway that does not run, or that cannot take it: a fragment, or a translated destination";
 } }
 
+impl Reason {
+    /// Whether the firewall lacked something for packets that its policy may well allow, so that its owner should look: room, ports of
+    /// a translation, a policy.
+    pub const fn is_want(self) -> bool {
+        matches!(
+            self,
+            Self::TableFull
+                | Self::HalfOpenFull
+                | Self::UnansweredFull
+                | Self::SourceFull
+                | Self::LimitFull
+                | Self::NatExhausted
+                | Self::NoPolicy
+        )
+    }
+}
+
 table! {
 /// What is counted besides drops.
 Tally of tally {

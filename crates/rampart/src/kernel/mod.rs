@@ -18,7 +18,7 @@ use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
     Attendant, Carried, Carrying, Continuing, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved,
-    Reason, Tally, Terms,
+    Tally, Terms,
 };
 use jiff::Timestamp;
 use machine::{fit, is_virtual, links, may_have_cards, missing};
@@ -468,14 +468,7 @@ impl DataPlane for Kernel {
             reason: reason.name().to_owned(),
             explanation: reason.explanation().to_owned(),
             packets,
-            alarming: matches!(
-                reason,
-                Reason::TableFull
-                    | Reason::HalfOpenFull
-                    | Reason::UnansweredFull
-                    | Reason::SourceFull
-                    | Reason::NoPolicy
-            ),
+            alarming: reason.is_want(),
         });
         Ok(drops.collect())
     }
