@@ -262,7 +262,7 @@ sys.stdin.read()
 "#;
 
 #[test]
-fn probes_that_must_not_arrive_are_waited_for() {
+fn what_must_not_arrive_is_waited_for() {
     let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 1500);
     let (mut engine, ports) = bed.engine(1);
