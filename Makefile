@@ -7,8 +7,10 @@
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
 
-# cargo starts what it built through this, so the build itself never needs root.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
+# What is built is started through this, so the build itself never needs root. It is started as it was built: `cargo run` of one of the two
+# programs would build half of it again, with what that program alone needs of its libraries.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E )
+RELEASE := $${CARGO_TARGET_DIR:-target}/release
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -16,7 +18,7 @@ help: ## List the targets
 demo: ## Measure seven firewalls side by side, three to four minutes: a table and a report
 	@scripts/prepare
 	cargo build --release --locked -p rampart-bench -p rampart
-	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- run demo
+	$(AS_ROOT)$(RELEASE)/rampart-bench run demo
 
 # Runs of tests are no history of anybody.
 test: export RAMPART_BENCH_HISTORY := off
@@ -27,8 +29,9 @@ test: export CLIPPY_ARGS := -Dwarnings
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test && scripts/prepare
 	cargo fmt --all --check
-	cargo xtask layout
 	cargo test --workspace --all-targets --locked --no-run
+	cargo build --workspace --bin xtask --locked --quiet
+	$${CARGO_TARGET_DIR:-target}/debug/xtask layout
 	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
 	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
 	$(MAKE) --no-print-directory test-alone || failed=1; \
@@ -51,12 +54,12 @@ package: ## The Debian packages rampart and rampart-bench, from a release build,
 
 test-package: ## Install, start, upgrade, remove and purge the package in a virtual machine of Debian 12; needs root
 	@scripts/prepare package
-	$(if $(filter 0,$(shell id -u)),,sudo -E )scripts/test-package
+	$(AS_ROOT)scripts/test-package
 
 mutants: ## Make one line of the firewall's data plane wrong at a time, some eighty, and see that tests find out: about half an hour
 	@scripts/prepare
 	cargo build --locked -p xtask
-	$(if $(filter 0,$(shell id -u)),,sudo -E )$${CARGO_TARGET_DIR:-target}/debug/xtask mutants
+	$(AS_ROOT)$${CARGO_TARGET_DIR:-target}/debug/xtask mutants
 
 check: ## The fast part of test: formatting, lints, layout, unit tests; needs no root
 	@scripts/prepare
@@ -68,7 +71,7 @@ check: ## The fast part of test: formatting, lints, layout, unit tests; needs no
 bench: ## The generator and the sink against themselves: the figures of SPEC.md
 	@scripts/prepare
 	cargo build --release --locked -p rampart-bench -p rampart
-	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- calibrate
+	$(AS_ROOT)$(RELEASE)/rampart-bench calibrate
 
 site: ## The documentation as pages for a browser, in target/site
 	@scripts/prepare
