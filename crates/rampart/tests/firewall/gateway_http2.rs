@@ -48,7 +48,7 @@ fn nginx_with_tls(bed: &Bed) -> Background {
     }
     let settings = format!("{work}/tls.conf");
     let text = format!(
-        "daemon off; worker_processes 1; pid {work}/tls.pid; error_log {work}/tls.log;\nevents {{}}\n\
+        "daemon off; master_process off; pid {work}/tls.pid; error_log {work}/tls.log;\nevents {{}}\n\
          http {{ access_log off; client_body_temp_path {work}/tls; server {{ listen 8081 ssl http2; root {work}/www;\n\
          ssl_certificate {work}/cert.pem; ssl_certificate_key {work}/key.pem; }} }}\n"
     );

@@ -32,7 +32,7 @@ pub(crate) fn nginx(bed: &Bed) -> Background {
     }
     let work = folder.display();
     let text = format!(
-        "daemon off; worker_processes 1; pid {work}/nginx.pid; error_log {work}/nginx.log;\nevents {{}}\n\
+        "daemon off; master_process off; pid {work}/nginx.pid; error_log {work}/nginx.log;\nevents {{}}\n\
          http {{ access_log off; client_body_temp_path {work}/body; server {{ listen 8080; root {work}/www;\n\
          location /post {{ return 200 posted; }} }} }}\n"
     );
