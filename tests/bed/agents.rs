@@ -1,5 +1,5 @@
 //! `rampart-bench agent` and `run --agents`: the two ports of a measurement at two hosts. Here these are two namespaces, with a routing namespace
-//! as the box between their ports, and a third for the server of NATS and whoever leads.
+//! as the box between their ports, and a third for the server of NATS and the leader.
 
 use super::{again_while, bench_program, is_disturbed, of, shown, suite, turn};
 use measure::results::{MarkKind, Metric};

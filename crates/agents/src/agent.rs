@@ -42,7 +42,7 @@ pub trait Host {
 
 /// An agent.
 pub struct Agent<'a> {
-    /// Its name.
+    /// The agent's name, as orders have it.
     pub name: &'a str,
     /// What orders are sealed with.
     pub key: Key,
@@ -144,7 +144,7 @@ impl Agent<'_> {
                         break;
                     }
                     if gone {
-                        (self.say)("whoever led says nothing any more");
+                        (self.say)("the leader says nothing any more");
                         self.rest(&mut desk, &mut worker, ticket);
                     }
                     continue;
@@ -206,7 +206,7 @@ fn held(ticket: &Ticket) -> MutexGuard<'_, Option<String>> {
 
 async fn reply(client: &Client, message: &Message, bytes: Vec<u8>) {
     if let Some(to) = &message.reply {
-        // Whoever asked asks again.
+        // The leader asks again.
         let _ = client.publish(to.clone(), bytes.into()).await;
         let _ = client.flush().await;
     }
@@ -261,7 +261,7 @@ impl Worker {
         let (tasks, asked) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut host = host();
-            // Whoever asked may be gone.
+            // The leader may be gone.
             for task in asked {
                 match task {
                     Task::Obey(order, to) => drop(to.send(host.obey(order))),
@@ -339,7 +339,7 @@ impl Drop for Worker {
     }
 }
 
-/// Says what the clock shows, to whoever has the ticket of the session.
+/// Says what the clock shows, to agents that have the ticket of the session.
 async fn answer_clock(
     client: &Client,
     mut questions: Subscriber,

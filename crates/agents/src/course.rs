@@ -1,5 +1,5 @@
 //! A trial at a host, as those see it who may tell it what the other host does: the thread that has the trial waits for its beginning and for
-//! what is expected, and is told to stop.
+//! what is expected, and is ordered to stop.
 
 use crate::wire::Progress;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
 //! What an agent believes and obeys: one session at a time, of a leader that has the key; each order once, in its order. Pure: knows neither
-//! connection nor clock, and is told the time.
+//! connection nor clock; the time is given to it.
 
 use crate::AgentsError;
 use crate::seal::{Key, Sealed, Way};

@@ -14,7 +14,7 @@ pub enum AgentsError {
     /// An agent does not answer, or refuses.
     #[error("agent {agent}: {why}")]
     Agent {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// What it said, or that it said nothing.
         why: String,

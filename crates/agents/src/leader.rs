@@ -1,4 +1,4 @@
-//! Whoever leads: greets agents, opens sessions with them, and gives orders. Waits for each answer.
+//! The leader: greets agents, opens sessions with them, and gives orders. Waits for each answer.
 
 use crate::agent::Stamps;
 use crate::desk::{session_key, session_of};

@@ -24,7 +24,7 @@ pub(crate) fn clock_of(agent: &str) -> String {
     format!("rampart-bench.clock.{agent}")
 }
 
-/// Before a session: somebody leads and wants to be told a number that nobody can have known.
+/// Before a session: a leader asks for a number that nobody can have known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) protocol: u32,
@@ -47,7 +47,7 @@ pub(crate) enum Welcome {
 pub enum Order {
     /// Take the port, as that of a zone.
     Take {
-        /// Who leads, for messages.
+        /// The leader, for messages.
         leader: String,
         /// The zone.
         zone: Zone,
@@ -63,7 +63,7 @@ pub enum Order {
     },
     /// Exchange stamps with another agent that has the same ticket.
     Compare {
-        /// Its name.
+        /// The other agent's name.
         with: String,
         /// The ticket.
         ticket: String,

@@ -27,14 +27,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The port of `--port` and whether it is taken even if the machine is reached through it: what every session's host begins with.
 static PORT: OnceLock<(ExternalPort, bool)> = OnceLock::new();
 
-/// Works for whoever leads until the user ends it.
+/// Works for leaders until the user ends it.
 pub(crate) fn agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     agents::check_name(&args.name).map_err(|why| Failure::Wrong(format!("--name: {why}")))?;
     let port: ExternalPort = args.port.parse().map_err(of_this_port)?;
     let key = Key::read(&args.key)?;
     let address = args.login.address(&args.server)?;
     crate::run::check_root()?;
-    // What is wrong with the port is said now, and not to whoever leads.
+    // What is wrong with the port is said now, and not to a leader.
     drop(ExternalPorts::check_one(measure::shape::Zone::Private, &port, args.force).map_err(of_this_port)?);
     let _ = PORT.set((port, args.force));
     let agent = Agent {
@@ -50,7 +50,7 @@ pub(crate) fn agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failu
 /// An agent has one port, and its option another name.
 fn of_this_port(error: testbed::TestbedError) -> Failure {
     match Failure::from(error) {
-        Failure::Wrong(text) => Failure::Wrong(text.replace("--ports", "--port")),
+        Failure::Wrong(text) => Failure::Wrong(words(text)),
         other => other,
     }
 }
@@ -76,6 +76,7 @@ impl Drop for BenchHost {
     }
 }
 
+/// What went wrong, about the option that an agent has.
 fn words(error: impl std::fmt::Display) -> String {
     error.to_string().replace("--ports", "--port")
 }

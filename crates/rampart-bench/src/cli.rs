@@ -248,7 +248,7 @@ impl LoginArgs {
   rampart-bench agent --name left --port eth1 --server tls://nats.example.net:4222 --key bench.key
   rampart-bench agent --name right --port eth1=02:00:00:00:01:02 --server nats://10.0.0.1:4222 --key bench.key
 
-Runs until Ctrl-C. The port is taken while a run lasts that has the same key, and is left alone otherwise. Whoever has the key
+Runs until Ctrl-C. The port is taken while a run lasts that has the same key, and is left alone otherwise. Who has the key
 can send test frames from the port. How to set both hosts up: docs/guide/agents.md.")]
 pub(crate) struct AgentArgs {
     /// What runs call this agent: letters, digits, - and _.

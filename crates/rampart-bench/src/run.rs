@@ -61,8 +61,8 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     args.out.as_deref().map_or(Ok(()), |dir| check_free(dir).and_then(|()| check_writable(dir)))?;
     let extras = output::extras(&suite)?;
     check_needs(&plan)?;
-    check_own_stacks(&plan, args)?;
     check_between_hosts(&plan, args)?;
+    check_own_stacks(&plan, args)?;
     // Who leads agents sends nothing from here.
     let _alone = if args.agents.is_none() { Some(take_machine(&plan, interrupt)?) } else { None };
     let between = named.map(|named| named.checked(&plan, args)).transpose()?;
@@ -253,13 +253,6 @@ fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
             Workload::Application(_) => ("application traffic", None),
             Workload::Frames | Workload::Connections(_) => continue,
         };
-        if let Some(agents) = &args.agents {
-            return Err(Failure::Wrong(format!(
-                "--agents {}: test {} is of {what}, and between two hosts there are tests of frames only in this version",
-                agents.join(","),
-                cell.cell.test
-            )));
-        }
         if let Some(ports) = &args.ports {
             return Err(Failure::Wrong(format!(
                 "--ports {}: test {} is of {what}, which needs a network stack at each end; between two interfaces of one \
@@ -276,16 +269,22 @@ fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
 /// Agents send and count frames, and nothing else in this version.
 fn check_between_hosts(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
     let Some(agents) = &args.agents else { return Ok(()) };
-    let other = plan.cells.iter().find(|cell| !matches!(cell.setup.workload, Workload::Frames));
-    match other {
-        Some(cell) => Err(Failure::Wrong(format!(
-            "--agents {}: test {} is of connections, and between two hosts there are tests of frames only in this version: --ports measures both \
-             between two interfaces of one machine",
+    for cell in &plan.cells {
+        let what = match cell.setup.workload {
+            Workload::Frames => continue,
+            Workload::Connections(_) => {
+                "connections, which --ports measures between two interfaces of one machine"
+            }
+            Workload::Bulk(_) => "bulk transfers",
+            Workload::Application(_) => "application traffic",
+        };
+        return Err(Failure::Wrong(format!(
+            "--agents {}: between two hosts there are tests of frames only in this version, and test {} is of {what}",
             agents.join(","),
             cell.cell.test
-        ))),
-        None => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 pub(crate) fn check_root() -> Result<(), Failure> {

@@ -124,6 +124,11 @@ impl Journal {
         self.number
     }
 
+    /// A name for something of this journal's outside the bed, as a folder, that no other journal gives.
+    pub(crate) fn name(&self) -> String {
+        format!("rampart-bench-{}-{}", std::process::id(), self.number)
+    }
+
     /// Makes a folder of this journal's own, which goes with it.
     pub(crate) fn folder(&mut self, kind: &str) -> Result<PathBuf, TestbedError> {
         let path = Path::new(JOURNAL_FOLDER).join(format!("{kind}-{}-{}", std::process::id(), self.number));

@@ -68,8 +68,7 @@ impl MemoryGroup {
                      (cgroup.subtree_control)"
                 .to_owned(),
         })?;
-        let path =
-            Path::new(place.root).join(format!("rampart-bench-{}-{}", std::process::id(), journal.number()));
+        let path = Path::new(place.root).join(journal.name());
         journal.record(Change::ControlGroup(path.clone()))?;
         fs::create_dir(&path).map_err(TestbedError::io("make", &path))?;
         let bytes = u64::from(mb) << 20;

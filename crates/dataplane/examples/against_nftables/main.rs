@@ -8,15 +8,17 @@
 #[path = "../../tests/bed/mod.rs"]
 mod bed;
 mod packets;
-mod random;
 mod router;
+#[path = "../../tests/segment/mod.rs"]
+mod segment;
 mod segments;
 
 use bed::{Bed, Fate, POLICY, Side};
 use dataplane::{Filter, Hook, Settings};
 use packets::{Conversation, Sent};
 use router::{Nftables, ROUTES, Seen};
-use segments::{segment, written};
+use segment::{frame, segment};
+use segments::written;
 use std::collections::BTreeMap;
 
 const RANDOM_CONNECTIONS: u64 = 60;
@@ -51,7 +53,8 @@ fn compare_connections(seed: u64) {
     let (mut packets, mut kinds) = (0, Kinds::new());
     for (port, (title, lines)) in (20_000..).zip(&connections) {
         for line in lines {
-            let (side, frame) = segment(line, port);
+            let segment = segment(line, port);
+            let (side, frame) = (segment.side, frame(&segment, false));
             let state = rampart.state(port);
             let (ours, theirs) = (rampart.send(side, &frame).words(), nftables.passes(side, &frame));
             packets += 1;

@@ -1,10 +1,10 @@
 //! Random packets of every protocol between a host inside and one outside: what opens a flow, what answers it, errors about it, the same
-//! again, each damaged in up to two ways. Pure: what left the firewall is told by who asks.
+//! again, each damaged in up to two ways. Pure: the caller says what left the firewall.
 
 use crate::bed::Side;
-use crate::random::Random;
 use std::net::IpAddr;
 use testkit::packet::{Frame, Tcp, checksum, complete, icmp, icmp_error, transport_checksum, udp};
+use testkit::random::Random;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -114,9 +114,9 @@ const fn other(side: Side) -> Side {
 
 impl Conversation {
     pub(crate) fn new(seed: u64, is_translated: bool) -> Self {
-        let mut random = Random(seed);
-        let is_ipv4 = is_translated || random.next(2) == 0;
-        let port = 20_000 + random.next(20_000) as u16;
+        let mut random = Random::new(seed);
+        let is_ipv4 = is_translated || random.below(2) == 0;
+        let port = 20_000 + random.below(20_000) as u16;
         Self { random, is_ipv4, port, sent: Vec::new(), left: Vec::new() }
     }
 
@@ -139,7 +139,7 @@ impl Conversation {
     }
 
     fn any(&mut self) -> Sent {
-        let choice = if self.left.is_empty() { self.random.next(2) } else { 1 + self.random.next(9) };
+        let choice = if self.left.is_empty() { self.random.below(2) } else { 1 + self.random.below(9) };
         let (words, side, mut frame) = match choice {
             0 | 1 => self.opens(),
             2..=5 => self.answers(),
@@ -147,7 +147,7 @@ impl Conversation {
             _ => self.again(),
         };
         let mut words = vec![words];
-        for _ in 0..[0, 0, 1, 1, 1, 2][self.random.next(6) as usize] {
+        for _ in 0..[0, 0, 1, 1, 1, 2][self.random.below(6)] {
             words.extend(self.damage(&mut frame));
         }
         Sent { words: words.join(", "), side, frame }
@@ -161,10 +161,10 @@ impl Conversation {
 
     /// A packet that may open a flow; from outside too.
     fn opens(&mut self) -> (String, Side, Vec<u8>) {
-        let side = if self.random.next(5) == 0 { Side::Out } else { Side::In };
-        let port = [22, 53, 80, 0, 65535][self.random.next(5) as usize];
-        let ports = (self.port + self.random.next(2) as u16, port);
-        let length = [0, 1, 18, 100, 1400, 1952][self.random.next(6) as usize];
+        let side = if self.random.below(5) == 0 { Side::Out } else { Side::In };
+        let port = [22, 53, 80, 0, 65535][self.random.below(5)];
+        let ports = (self.port + self.random.below(2) as u16, port);
+        let length = [0, 1, 18, 100, 1400, 1952][self.random.below(6)];
         let tcp = |flags| Tcp {
             ports,
             flags,
@@ -175,7 +175,7 @@ impl Conversation {
             ..Tcp::default()
         };
         let echo = if self.is_ipv4 { (1, 8) } else { (58, 128) };
-        let (name, protocol, payload) = match self.random.next(11) {
+        let (name, protocol, payload) = match self.random.below(11) {
             0 | 1 => (format!("udp {port} {length}"), UDP, udp(ports, length)),
             2 => (format!("udp-lite {port}"), 136, udp(ports, 8)),
             3 | 4 => ("syn".to_owned(), TCP, tcp(2).bytes()),
@@ -185,8 +185,7 @@ impl Conversation {
             8 => ("sctp init".to_owned(), 132, sctp(ports)),
             9 => ("gre".to_owned(), 47, vec![0x20, 0, 8, 0, 0, 0, 0, 7, 1, 2, 3, 4]),
             _ => {
-                let protocol =
-                    [50, 51, 4, 41, 2, 33, 89, 103, 112, 253, 255, 59][self.random.next(12) as usize];
+                let protocol = [50, 51, 4, 41, 2, 33, 89, 103, 112, 253, 255, 59][self.random.below(12)];
                 (
                     format!("protocol {protocol}"),
                     protocol,
@@ -195,7 +194,7 @@ impl Conversation {
             }
         };
         let (source, mut destination) = self.ends(side);
-        if side == Side::In && self.random.next(6) == 0 {
+        if side == Side::In && self.random.below(6) == 0 {
             destination = if self.is_ipv4 { NARROW.0 } else { NARROW.1 };
         }
         let mut frame = Frame::new(source, destination, protocol, payload);
@@ -205,7 +204,7 @@ impl Conversation {
 
     /// What the other end would say, by the packet that it got.
     fn answers(&mut self) -> (String, Side, Vec<u8>) {
-        let (side, frame) = self.left[self.random.next(self.left.len() as u64) as usize].clone();
+        let (side, frame) = self.left[self.random.below(self.left.len())].clone();
         let Some(packet) = Read::of(&frame) else { return self.opens() };
         let mut payload = frame[packet.transport..packet.end].to_vec();
         if matches!(packet.protocol, TCP | UDP | 132 | 136) && payload.len() >= 4 {
@@ -240,9 +239,8 @@ impl Conversation {
             _ => (0x10, acknowledgement),
         };
         let mut name = String::new();
-        if self.random.next(3) == 0 {
-            kind =
-                [0x10, 0x11, 0x14, 0x04, 0x02, 0x12, 0x18, 0x38, 0x50, 0xd0][self.random.next(10) as usize];
+        if self.random.below(3) == 0 {
+            kind = [0x10, 0x11, 0x14, 0x04, 0x02, 0x12, 0x18, 0x38, 0x50, 0xd0][self.random.below(10)];
         }
         name += &format!(" flags {kind:02x}");
         segment[4..8].copy_from_slice(&own.to_be_bytes());
@@ -251,7 +249,7 @@ impl Conversation {
         let header = if kind & 2 != 0 { 32.min(segment.len()) } else { 20 };
         segment.truncate(header);
         segment[12] = (header as u8 / 4) << 4;
-        if kind & 2 == 0 && kind & 4 == 0 && self.random.next(2) == 0 {
+        if kind & 2 == 0 && kind & 4 == 0 && self.random.below(2) == 0 {
             segment.extend([b'x'; 50]);
             name += " data";
         }
@@ -260,7 +258,7 @@ impl Conversation {
 
     /// An ICMP error about a packet, as who got it would quote it.
     fn errs(&mut self) -> (String, Side, Vec<u8>) {
-        let (side, frame) = self.left[self.random.next(self.left.len() as u64) as usize].clone();
+        let (side, frame) = self.left[self.random.below(self.left.len())].clone();
         let Some(packet) = Read::of(&frame) else { return self.opens() };
         let mut quote = frame[NETWORK..packet.end].to_vec();
         let kinds: &[(u8, u8)] = if self.is_ipv4 {
@@ -282,16 +280,16 @@ impl Conversation {
         } else {
             &[(1, 0), (1, 4), (2, 0), (3, 0), (3, 1), (4, 0), (4, 2), (1, 7), (2, 1), (100, 0), (137, 0)]
         };
-        let (kind, code) = kinds[self.random.next(kinds.len() as u64) as usize];
+        let (kind, code) = kinds[self.random.below(kinds.len())];
         let mut name = format!("error {kind}/{code} about {}", packet.protocol);
         let header = packet.transport - NETWORK;
-        match self.random.next(8) {
+        match self.random.below(8) {
             0 => {
                 quote.truncate(header + 8);
                 name += ", 8 bytes";
             }
             1 => {
-                quote.truncate(header + self.random.next(8) as usize);
+                quote.truncate(header + self.random.below(8));
                 name += ", short";
             }
             2 if quote.len() > header + 3 => {
@@ -318,10 +316,10 @@ impl Conversation {
             (false, Side::Out) => "2001:2:0:2::9",
             (false, Side::In) => "2001:2:0:1::9",
         };
-        let source = if self.random.next(2) == 0 { packet.destination } else { router.parse().unwrap() };
+        let source = if self.random.below(2) == 0 { packet.destination } else { router.parse().unwrap() };
         let protocol = if self.is_ipv4 { 1 } else { 58 };
         let mut payload = icmp_error(kind, code, &quote);
-        let mtu = [0u32, 1, 67, 68, 1279, 1280, 1400, 65535][self.random.next(8) as usize];
+        let mtu = [0u32, 1, 67, 68, 1279, 1280, 1400, 65535][self.random.below(8)];
         if (self.is_ipv4 && (kind, code) == (3, 4)) || (!self.is_ipv4 && kind == 2) {
             payload[4..8].copy_from_slice(&mtu.to_be_bytes());
             name += &format!(", mtu {mtu}");
@@ -331,7 +329,7 @@ impl Conversation {
     }
 
     fn again(&mut self) -> (String, Side, Vec<u8>) {
-        let sent = self.sent[self.random.next(self.sent.len() as u64) as usize].clone();
+        let sent = self.sent[self.random.below(self.sent.len())].clone();
         (format!("again ({})", sent.words), sent.side, sent.frame)
     }
 
@@ -343,37 +341,37 @@ impl Conversation {
         let header = network..transport;
         let v4 = packet.source.is_ipv4();
         let mut is_sum_kept = false;
-        let name = match random.next(22) {
+        let name = match random.below(22) {
             0 if v4 => {
-                frame[network + 1] = random.next(256) as u8;
+                frame[network + 1] = random.below(256) as u8;
                 "tos".to_owned()
             }
             0 => {
-                frame[network] = 0x60 | random.next(16) as u8;
-                frame[network + 1] = random.next(256) as u8;
+                frame[network] = 0x60 | random.below(16) as u8;
+                frame[network + 1] = random.below(256) as u8;
                 frame[network + 3] = 9;
                 "class and flow".to_owned()
             }
             1 | 2 => {
-                let hops = [0, 1, 2, 255][random.next(4) as usize];
+                let hops = [0, 1, 2, 255][random.below(4)];
                 frame[network + if v4 { 8 } else { 7 }] = hops;
                 format!("hops {hops}")
             }
             3 if v4 => {
-                let flags = [0x80, 0x40, 0xc0][random.next(3) as usize];
+                let flags = [0x80, 0x40, 0xc0][random.below(3)];
                 frame[network + 6] |= flags;
-                frame[network + 4..network + 6].copy_from_slice(&[random.next(256) as u8, 0]);
+                frame[network + 4..network + 6].copy_from_slice(&[random.below(256) as u8, 0]);
                 format!("flags {flags:x}")
             }
             4 | 5 if v4 && transport == network + 20 => {
-                let options = OPTIONS[random.next(8) as usize];
+                let options = OPTIONS[random.below(8)];
                 frame.splice(transport..transport, options.iter().copied());
                 frame[network] += (options.len() / 4) as u8;
                 add_length(frame, network + 2, options.len() as i32);
                 format!("option {}", options[0])
             }
             3..=6 if !v4 => {
-                let (name, number, rest) = EXTENSIONS[random.next(14) as usize];
+                let (name, number, rest) = EXTENSIONS[random.below(14)];
                 let next = frame[network + 6];
                 frame[network + 6] = number;
                 let at = network + 40;
@@ -382,7 +380,7 @@ impl Conversation {
                 name.to_owned()
             }
             7 => {
-                let by = [-1, 1, -8, 8, 1000][random.next(5) as usize];
+                let by = [-1, 1, -8, 8, 1000][random.below(5)];
                 add_length(frame, network + if v4 { 2 } else { 4 }, by);
                 format!("ip length {by:+}")
             }
@@ -400,27 +398,27 @@ impl Conversation {
                 "no checksum".to_owned()
             }
             11 if matches!(packet.protocol, UDP | 136) => {
-                let by = [-1, 1, -8, 8, 100][random.next(5) as usize];
+                let by = [-1, 1, -8, 8, 100][random.below(5)];
                 add_length(frame, transport + 4, by);
-                mend_transport(frame, &packet);
+                repair_transport(frame, &packet);
                 format!("udp length {by:+}")
             }
             12 if packet.protocol == TCP && frame.len() > transport + 20 => {
-                let words = random.next(16) as u8;
-                frame[transport + 12] = words << 4 | random.next(16) as u8;
-                mend_transport(frame, &packet);
+                let words = random.below(16) as u8;
+                frame[transport + 12] = words << 4 | random.below(16) as u8;
+                repair_transport(frame, &packet);
                 format!("data offset {words}")
             }
             13 if packet.protocol == TCP && frame.len() > transport + 20 => {
-                let flags = random.next(256) as u8;
+                let flags = random.below(256) as u8;
                 frame[transport + 13] = flags;
-                mend_transport(frame, &packet);
+                repair_transport(frame, &packet);
                 format!("flags {flags:02x}")
             }
             14 | 15 => {
                 let list: &[&str] = if v4 { &ODD_IPV4 } else { &ODD_IPV6 };
-                let address = list[random.next(list.len() as u64) as usize];
-                let is_source = random.next(2) == 0;
+                let address = list[random.below(list.len())];
+                let is_source = random.below(2) == 0;
                 let at = network
                     + if v4 { 12 } else { 8 }
                     + if is_source {
@@ -435,7 +433,7 @@ impl Conversation {
                     IpAddr::V6(v6) => frame[at..at + 16].copy_from_slice(&v6.octets()),
                 }
                 let changed = Read::of(frame)?;
-                mend_transport(frame, &changed);
+                repair_transport(frame, &changed);
                 format!("{} {address}", if is_source { "from" } else { "to" })
             }
             16 => {
@@ -444,43 +442,43 @@ impl Conversation {
                     ("another machine", [2, 0, 0, 0, 9, 9]),
                     ("a group", [1, 0, 0x5e, 1, 1, 1]),
                     ("a group of v6", [0x33, 0x33, 0, 0, 0, 1]),
-                ][random.next(4) as usize];
+                ][random.below(4)];
                 frame[..6].copy_from_slice(&to);
                 format!("to {name}")
             }
             17 => {
-                frame.extend(std::iter::repeat_n(0xee, 1 + random.next(40) as usize));
+                frame.extend(std::iter::repeat_n(0xee, 1 + random.below(40)));
                 "padding".to_owned()
             }
             18 => {
                 // A test run of TC takes no less than a header.
                 let least = network + if v4 { 20 } else { 40 };
-                frame.truncate(least + random.next(frame.len().saturating_sub(least) as u64 + 1) as usize);
+                frame.truncate(least + random.below(frame.len().saturating_sub(least) + 1));
                 "cut".to_owned()
             }
             19 if matches!(packet.protocol, 1 | 58) => {
-                frame[transport] = random.next(256) as u8;
-                frame[transport + 1] = random.next(3) as u8;
-                mend_transport(frame, &packet);
+                frame[transport] = random.below(256) as u8;
+                frame[transport + 1] = random.below(3) as u8;
+                repair_transport(frame, &packet);
                 format!("type {}/{}", frame[transport], frame[transport + 1])
             }
             20 if transport + 4 < frame.len() => {
-                let at = transport + random.next(4) as usize;
-                frame[at] = [0, 255, 80][random.next(3) as usize];
-                mend_transport(frame, &packet);
+                let at = transport + random.below(4);
+                frame[at] = [0, 255, 80][random.below(3)];
+                repair_transport(frame, &packet);
                 format!("byte {} of transport", at - transport)
             }
             _ => {
-                let at = header.start + random.next(header.len() as u64) as usize;
-                frame[at] = [0, 1, 4, 5, 17, 40, 0x45, 0x60, 255][random.next(9) as usize];
+                let at = header.start + random.below(header.len());
+                frame[at] = [0, 1, 4, 5, 17, 40, 0x45, 0x60, 255][random.below(9)];
                 if let Some(changed) = Read::of(frame) {
-                    mend_transport(frame, &changed);
+                    repair_transport(frame, &changed);
                 }
                 format!("byte {} {:02x}", at - header.start, frame[at])
             }
         };
         if !is_sum_kept {
-            mend_header(frame);
+            repair_header(frame);
         }
         Some(name)
     }
@@ -553,7 +551,7 @@ fn word(frame: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?)))
 }
 
-fn mend_transport(frame: &mut [u8], packet: &Read) {
+fn repair_transport(frame: &mut [u8], packet: &Read) {
     let Some(part) = frame.get_mut(packet.transport..packet.end) else { return };
     sum_up(part, packet.protocol, packet.source, packet.destination);
 }
@@ -579,7 +577,7 @@ fn sum_up(payload: &mut [u8], protocol: u8, source: IpAddr, destination: IpAddr)
     }
 }
 
-fn mend_header(frame: &mut [u8]) {
+fn repair_header(frame: &mut [u8]) {
     let header = usize::from(frame[NETWORK] & 15) * 4;
     if frame[NETWORK] >> 4 == 4 && header >= 20 && frame.len() >= NETWORK + header {
         frame[24..26].fill(0);

@@ -1,6 +1,6 @@
 //! The control: a router of Linux with nftables between two hosts, each in a namespace of its own.
 
-use crate::bed::Side;
+use crate::bed::{ENDS, Side};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use testkit::namespace::Namespace;
@@ -84,17 +84,7 @@ impl Nftables {
         router.ip(&format!(
             "link add in0 address 02:00:00:00:01:01 type veth peer name far0 netns {0}
              link add out0 address 02:00:00:00:02:01 type veth peer name far1 netns {0}
-             link set in0 mtu 2000 up
-             link set out0 mtu 2000 up
-             address add 198.18.1.1/24 dev in0
-             address add 198.18.2.1/24 dev out0
-             address add 2001:2:0:1::1/64 dev in0 nodad
-             address add 2001:2:0:2::1/64 dev out0 nodad
-             neighbour add 198.18.1.2 lladdr 02:00:00:00:01:02 dev in0
-             neighbour add 198.18.2.2 lladdr 02:00:00:00:02:02 dev out0
-             neighbour add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev in0
-             neighbour add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev out0
-             route add 198.51.100.0/24 via 198.18.2.2
+             {ENDS}
              {ROUTES}",
             far.name()
         ));

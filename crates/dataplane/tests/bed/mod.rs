@@ -131,6 +131,19 @@ pub(crate) fn contents(policy: &Policy) -> Vec<AddressSet> {
     policy.lists.iter().map(|list| list.contents(AddressSet::default())).collect()
 }
 
+/// The firewall's two links, and whom it knows behind them.
+pub(crate) const ENDS: &str = "link set in0 mtu 2000 up
+link set out0 mtu 2000 up
+address add 198.18.1.1/24 dev in0
+address add 198.18.2.1/24 dev out0
+address add 2001:2:0:1::1/64 dev in0 nodad
+address add 2001:2:0:2::1/64 dev out0 nodad
+neighbour add 198.18.1.2 lladdr 02:00:00:00:01:02 dev in0
+neighbour add 198.18.2.2 lladdr 02:00:00:00:02:02 dev out0
+neighbour add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev in0
+neighbour add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev out0
+route add 198.51.100.0/24 via 198.18.2.2";
+
 impl Bed {
     pub(crate) fn new(hook: Hook) -> Self {
         Self::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY)
@@ -143,21 +156,13 @@ impl Bed {
     pub(crate) fn with_clock(clock: Clock, hook: Hook, settings: &Settings, policy: &str) -> Self {
         let namespace = Arc::new(Namespace::create("bed"));
         namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
-        namespace.ip("link add in0 address 02:00:00:00:01:01 type veth peer name far0
+        namespace.ip(&format!(
+            "link add in0 address 02:00:00:00:01:01 type veth peer name far0
              link add out0 address 02:00:00:00:02:01 type veth peer name far1
              link set far0 up
              link set far1 up
-             link set in0 mtu 2000 up
-             link set out0 mtu 2000 up
-             address add 198.18.1.1/24 dev in0
-             address add 198.18.2.1/24 dev out0
-             address add 2001:2:0:1::1/64 dev in0 nodad
-             address add 2001:2:0:2::1/64 dev out0 nodad
-             neighbour add 198.18.1.2 lladdr 02:00:00:00:01:02 dev in0
-             neighbour add 198.18.2.2 lladdr 02:00:00:00:02:02 dev out0
-             neighbour add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev in0
-             neighbour add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev out0
-             route add 198.51.100.0/24 via 198.18.2.2");
+             {ENDS}"
+        ));
         let indices = [namespace.ifindex("in0"), namespace.ifindex("out0")];
         let firewall = namespace.within(|| {
             let firewall = match clock {

@@ -2,6 +2,7 @@
 //! is measured, and what it says, is decided where it is decided for one host.
 
 use super::broken;
+use super::station::FORBIDDEN_WAIT;
 use agents::{AgentsError, Answer, Facts, Leader, Order, Outcome, Place, Progress, Session, Trial};
 use measure::clock::{Correction, Offset, Span};
 use measure::results::CpuUse;
@@ -28,8 +29,7 @@ const ENDING: Duration = Duration::from_secs(10);
 /// How long hosts may take to prepare a trial, and to end it beyond its time.
 const PREPARING: Duration = Duration::from_secs(30);
 const BEYOND: Duration = Duration::from_secs(60);
-/// Probes that must not arrive are waited for so long, and others at most so long.
-const FORBIDDEN_WAIT: Duration = Duration::from_millis(100);
+/// Probes that must arrive are waited for so long at most.
 const PROBE_WAIT: Duration = Duration::from_millis(500);
 /// Looks at a trial that an agent may tell.
 const MOST_SIGHTINGS: usize = 50_000;
@@ -39,7 +39,7 @@ pub(crate) struct Link {
     pub(crate) leader: Leader,
     /// The agents, private side first.
     pub(crate) agents: [String; 2],
-    /// Who leads, for messages.
+    /// The leader, for messages.
     pub(crate) who: String,
     /// The hosts in words, once they have taken their ports.
     pub(crate) hosts: RefCell<Option<String>>,

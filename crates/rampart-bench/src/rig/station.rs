@@ -27,7 +27,7 @@ const FLOW_SECONDS: &str = "600";
 /// How often a probe that must arrive is sent at most.
 const PROBE_ATTEMPTS: usize = 5;
 /// Where another core, a program or a card hands frames on, one that must not arrive is waited for so long.
-const FORBIDDEN_WAIT: Duration = Duration::from_millis(50);
+pub(super) const FORBIDDEN_WAIT: Duration = Duration::from_millis(100);
 
 /// In which order probes are sent.
 #[derive(Debug, Clone, Copy)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 const PROGRAM: &str = "dnsmasq";
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 53;
-/// Seconds that its answers hold: longer than any trial, so that a look-up after the first is answered by whoever has asked.
+/// Seconds that its answers hold: longer than any trial, so that a look-up after the first is answered by the firewall's own memory.
 const LIFETIME: u32 = 3600;
 
 /// A name server of the hostile zone that knows the names of servers and of client machines, and their addresses. It ends with its handle.
@@ -100,7 +100,7 @@ pub(super) fn log_folder(place: EventLog, journal: &mut Journal) -> Result<Optio
             remedy: if in_memory { "mount a tmpfs there" } else { "mount a disk there" }.to_owned(),
         });
     }
-    let path = Path::new(root).join(format!("rampart-bench-{}-{}", std::process::id(), journal.number()));
+    let path = Path::new(root).join(journal.name());
     journal.record(Change::Folder(path.clone()))?;
     std::fs::create_dir(&path).map_err(TestbedError::io("make", &path))?;
     Ok(Some(path))

@@ -25,7 +25,7 @@ const HELD_BACK_AFTER: (Duration, f64) = (Duration::from_millis(100), 0.1);
 /// What both parts of a trial must agree about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Of the trial's secrets: whoever knows it can forge frames.
+    /// Of the trial's secrets: who knows it can forge frames.
     pub seed: u64,
     /// The mark of the trial's frames, another one than that of the trial before.
     pub mark: u16,
@@ -34,7 +34,7 @@ pub struct Part {
     pub clock_ns: i64,
 }
 
-/// Whoever has the other part of a trial.
+/// The side that has the other part of a trial.
 pub trait Partner {
     /// Both parts are ready: returns when the load begins, in ns of this host's clock ([`Clock::now_ns`]).
     ///
@@ -125,7 +125,7 @@ fn look_every(plan: &TrialPlan<'_>) -> Duration {
     }
 }
 
-/// Whoever follows a trial, while the engine itself looks at it more often.
+/// A watch of a trial, while the engine itself looks at it more often.
 struct Looking<'a> {
     watch: &'a mut dyn Watch,
     every: Duration,

@@ -142,7 +142,7 @@ impl Patrol {
     /// Stops, and tells what is known here of frames whose other end is at another host. `probes` are those of [`Patrol::part`].
     ///
     /// # Errors
-    /// A socket failed meanwhile, or more arrived that looks like probes than can be told.
+    /// A socket failed meanwhile, or more arrived that looks like probes than a message holds.
     pub fn halt_part(&mut self, probes: &[ProbeFrame]) -> Result<PatrolledPart, TrafficError> {
         self.stop()?;
         let is_own = |probe: &ProbeFrame| self.ports.iter().any(|port| port.zone == probe.from);
@@ -153,7 +153,7 @@ impl Patrol {
         arrived.retain(|(_, key)| ends.contains(&(key.protocol, key.destination_port)));
         if arrived.len() > MOST_ARRIVED {
             return Err(TrafficError::Impossible(format!(
-                "{} frames arrived beside the load that look like forbidden ones: more than {MOST_ARRIVED} are not told to another host",
+                "{} frames arrived beside the load that look like forbidden ones: a message to another host holds {MOST_ARRIVED}",
                 arrived.len()
             )));
         }

@@ -149,7 +149,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
         let Ok(Ok(length)) = timeout(gateway.limits.idle, stream.read_u16()).await else {
             return close(stream).await;
         };
-        // Whoever only says so would have room made for 64 KB, for each of its connections.
+        // A client that only says so would have room made for 64 KB, for each of its connections.
         if usize::from(length) > LONGEST_QUESTION {
             shared.record(Event {
                 reason: Some("long".to_owned()),
