@@ -26,11 +26,14 @@ test: export FAILED_TESTS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/failed-t
 test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
 # Crates depend on it, so cargo itself has to see it: else it builds all of them again each time.
 test: export CLIPPY_ARGS := -Dwarnings
+# What a second build would reuse takes half a minute to write, and more disk than the rest.
+test: export CARGO_INCREMENTAL := 0
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
-	@scripts/prepare test && scripts/prepare
-	cargo fmt --all --check
-	cargo test --workspace --all-targets --locked --no-run
-	cargo build --workspace --bin xtask --locked --quiet
+	@scripts/prepare
+	@# Nothing that is built needs what only tests need.
+	@scripts/prepare test & prepared=$$!; set -x; \
+	cargo fmt --all --check && cargo test --workspace --all-targets --locked --no-run && cargo build --workspace --bin xtask --locked --quiet; \
+	built=$$?; set +x; wait $$prepared && exit $$built
 	$${CARGO_TARGET_DIR:-target}/debug/xtask layout
 	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
 	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
