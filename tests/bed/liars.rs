@@ -81,6 +81,27 @@ fn a_driver_that_works_in_the_zones_has_no_value() {
     }
 }
 
+/// While there is load, only the rule of the load is looked at: what the others allow is dropped. Trials are long
+/// or many enough for chance to be no explanation.
+#[test]
+fn a_driver_that_leaves_rules_out_under_load_has_no_value() {
+    let _turn = turn();
+    let counters = "[\"counter default_drop";
+    let sets = "[\"set busy { type ifname; flags dynamic,timeout; }\", \"counter default_drop";
+    let first = "    if policy[\"stateful\"]:\n        lines +=";
+    let left_out = "    lines += [\"limit rate over 1000/second burst 300 packets update @busy { iifname timeout 20ms }\",\n\
+                    \x20             \"iifname @busy meta l4proto PROTOCOL drop\"]\n    if policy[\"stateful\"]:\n        lines +=";
+    for (name, seconds, protocol, test) in [
+        ("frames", 2.0, "tcp", "procedure = \"latency\"\nloads = [5000]\nfactors.rules = [100]"),
+        ("connections", 0.3, "udp", "procedure = \"connection-rate\"\nfactors.rules = [100]"),
+        ("bulk", 3.0, "udp", "procedure = \"bulk\"\nfactors.rules = [100]"),
+    ] {
+        let left_out = left_out.replace("PROTOCOL", protocol);
+        let reason = "frames that rules allow, beside loads that passed";
+        is_caught(name, &[(counters, sets), (first, &left_out)], seconds, test, reason);
+    }
+}
+
 /// While there is load, whatever comes from the hostile side passes: no flow of the load itself shows it.
 #[test]
 fn a_hostile_side_that_is_let_in_under_load_costs_the_values_of_all_workloads() {

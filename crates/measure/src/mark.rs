@@ -49,6 +49,8 @@ pub enum MarkKind {
     FirewallFailed,
     /// Illegal traffic got through; the point is invalid.
     IllegalGotThrough,
+    /// Traffic that the policy allows was dropped beside a load that passed; the point is invalid.
+    AllowedDropped,
     /// Client and server disagree about what passed between them; the point is invalid.
     NotServed,
     /// Frames came out of another port than that of their destination; the point is invalid.
@@ -165,6 +167,13 @@ pub const MARKS: &[MarkRow] = &[
         "invalid: traffic that the policy forbids got through",
     ),
     row(
+        MarkKind::AllowedDropped,
+        "allowed traffic dropped",
+        'k',
+        INVALID,
+        "invalid: beside a load that passed, the firewall dropped other traffic that its policy allows",
+    ),
+    row(
         MarkKind::NotServed,
         "client and server disagree",
         'd',
@@ -266,6 +275,7 @@ impl MarkKind {
         matches!(
             self,
             MarkKind::IllegalGotThrough
+                | MarkKind::AllowedDropped
                 | MarkKind::NotServed
                 | MarkKind::WrongPort
                 | MarkKind::Repeated

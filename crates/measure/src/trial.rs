@@ -7,6 +7,7 @@ use crate::application::{ApplicationOutcome, ApplicationRequest, Arrivals};
 use crate::bulk::{BulkOutcome, BulkRequest};
 use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
 use crate::ledger::{Ledger, Places};
+use crate::mark::Mark;
 use crate::results::{CpuUse, LatencySummary, is_default};
 use crate::shape::Lane;
 use schemars::JsonSchema;
@@ -227,8 +228,8 @@ pub struct TrialOutcome {
     pub faults: Vec<String>,
     /// What is worth knowing but does not make the trial worthless.
     pub remarks: Vec<String>,
-    /// How the firewall broke its policy meanwhile, in the user's words, where that stands in no ledger.
-    pub policy_broken: Option<String>,
+    /// How the firewall broke its policy meanwhile, where that stands in no ledger.
+    pub policy_broken: Option<Mark>,
     /// What only this workload has.
     pub workload: WorkloadOutcome,
 }

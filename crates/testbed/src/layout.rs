@@ -103,14 +103,19 @@ impl ZoneAddresses {
 
     /// Whether this is a test host's address.
     pub fn has_test_host(&self, address: IpAddr) -> bool {
+        self.test_host(address).is_some()
+    }
+
+    /// The number of the test host that has this address.
+    pub fn test_host(&self, address: IpAddr) -> Option<u32> {
         let offset = match address {
             IpAddr::V4(address) => {
                 u128::from(u32::from(address)).wrapping_sub(u32::from(self.v4.network()).into())
             }
             IpAddr::V6(address) => u128::from(address).wrapping_sub(self.v6.network().into()),
         };
-        let first = u128::from(RESERVED_ADDRESSES);
-        (first..first + u128::from(self.host_count())).contains(&offset)
+        let host = offset.checked_sub(u128::from(RESERVED_ADDRESSES))?;
+        u32::try_from(host).ok().filter(|host| *host < self.host_count())
     }
 
     /// Test host `index`; indices beyond [`Self::host_count`] start over.

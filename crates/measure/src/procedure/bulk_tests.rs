@@ -125,7 +125,10 @@ fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
 #[test]
 fn a_firewall_that_breaks_its_policy_meanwhile_loses_the_value_and_is_not_asked_again() {
     let how = "the policy did not hold under load: 2 of 9 forbidden connections were opened";
-    let broken = TrialOutcome { policy_broken: Some(how.into()), ..transfer(1000, 0, 2.0) };
+    let broken = TrialOutcome {
+        policy_broken: Some(Mark::new(MarkKind::IllegalGotThrough, how)),
+        ..transfer(1000, 0, 2.0)
+    };
     let outcome = run(1, vec![Bulk("linux", vec![broken, transfer(1000, 0, 2.0)], 0)]);
     let points = outcome.readings();
     assert!(!points[0].valid && points[0].trials().len() == 1, "{:?}", points[0]);

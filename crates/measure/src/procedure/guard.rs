@@ -49,7 +49,7 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
 /// What the firewall did that no firewall may do, of whatever the trial was.
 fn all_misconduct(outcome: &TrialOutcome) -> Vec<Mark> {
     let mut marks = got_through(outcome);
-    marks.extend(outcome.policy_broken.as_ref().map(|how| mark(MarkKind::IllegalGotThrough, how.clone())));
+    marks.extend(outcome.policy_broken.clone());
     marks.extend(disagreements(outcome));
     marks.extend(misconduct(outcome));
     marks

@@ -3,7 +3,7 @@
 //! only while it proves.
 
 use super::machine_time::MachineTime;
-use super::patrol::LookedOut;
+use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
 use super::station::Station;
 use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, other_workload};
@@ -131,7 +131,7 @@ impl ApplicationRig {
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
         let cpu = self.station.processor_time(&threads)?.since(&cpu);
         let patrol = self.station.end_patrol()?;
-        let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
+        let trespassed = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let mut run = run.map_err(broken_traffic)?;
         if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
             held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
@@ -148,9 +148,12 @@ impl ApplicationRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults: run.fault.into_iter().chain(dead).collect(),
             remarks: Vec::new(),
-            policy_broken: policy_broken.or(patrol.broken),
+            policy_broken: trespassed,
             workload: WorkloadOutcome::Application(run.application),
         };
+        // Connections that are held may fill the firewall's table.
+        let due = (!matches!(request.arrivals, Arrivals::Held(_))).then_some(DUE_BESIDE_CONNECTIONS);
+        self.station.judge_patrol(patrol, due, &mut outcome);
         begun.judge(&mut outcome);
         Ok(outcome)
     }

@@ -4,7 +4,7 @@
 
 use super::iperf3::{self, Transfer};
 use super::machine_time::MachineTime;
-use super::patrol::LookedOut;
+use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
 use super::station::Station;
 use super::trespass::Trespass;
 use super::{Shared, broken, other_workload, round_trip};
@@ -88,11 +88,12 @@ impl BulkRig {
         let transfer = self.transfer(seconds);
         let patrol = self.station.end_patrol()?;
         let transfer = transfer?;
-        let policy_broken = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
+        let trespassed = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let cpu_use = self.station.processor_time(&threads)?.since(&cpu);
         let mut outcome = self.outcome(transfer, idle, request.seconds);
         outcome.cpu = cpu_use;
-        outcome.policy_broken = policy_broken.or(patrol.broken);
+        outcome.policy_broken = trespassed;
+        self.station.judge_patrol(patrol, Some(DUE_BESIDE_CONNECTIONS), &mut outcome);
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
         begun.judge(&mut outcome);
         if let Err(dead) = self.station.running.check_alive() {

@@ -2,7 +2,7 @@
 //! the frame engine's, which has the ports only while it proves.
 
 use super::machine_time::MachineTime;
-use super::patrol::LookedOut;
+use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
 use super::station::{Station, probe_frame};
 use super::{Shared, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
@@ -231,9 +231,12 @@ impl ConnectionRig {
             policy_load_seconds: self.station.running.policy_load_seconds(),
             faults,
             remarks: Vec::new(),
-            policy_broken: patrol.broken,
+            policy_broken: None,
             workload: WorkloadOutcome::Connections(Box::new(connections)),
         };
+        // Floods and held connections may leave no room for others.
+        let due = (!fills_the_table(request)).then_some(DUE_BESIDE_CONNECTIONS);
+        self.station.judge_patrol(patrol, due, &mut outcome);
         begun.judge(&mut outcome);
         Ok(outcome)
     }

@@ -320,7 +320,7 @@ impl FrameRig {
             id: 0,
             seconds: reading.seconds,
             ledger: found.ledger,
-            policy_broken: patrol.broken,
+            policy_broken: None,
             workload: WorkloadOutcome::Frames(FrameOutcome {
                 received_bits: reading.received_bits(),
                 lanes: reading.lanes(&lanes),
@@ -337,6 +337,7 @@ impl FrameRig {
             faults,
             remarks,
         };
+        self.station.judge_patrol(patrol, Some(patrol::DUE_BESIDE_FRAMES), &mut outcome);
         begun.judge(&mut outcome);
         Ok(outcome)
     }

@@ -454,12 +454,16 @@ fn patrolled(
     outcomes: &[Outcome; 2],
 ) -> traffic::Patrolled {
     let sent = outcomes.iter().flat_map(|outcome| &outcome.patrol.sent);
-    book.extend(sent.clone().filter(|(_, which)| *which < probes.len()).copied());
+    let sent = sent.filter(|(_, which)| *which < probes.len());
+    book.extend(sent.clone().copied());
     let arrived = outcomes.iter().flat_map(|outcome| &outcome.patrol.arrived);
     let which = |(zone, key): &(Zone, Key)| {
         book.get(key).copied().filter(|which| probes.get(*which).is_some_and(|probe| probe.from != *zone))
     };
-    traffic::Patrolled { sent: sent.count() as u64, arrived: arrived.filter_map(which).collect() }
+    traffic::Patrolled {
+        sent: sent.map(|(_, which)| *which).collect(),
+        arrived: arrived.filter_map(which).collect(),
+    }
 }
 
 /// Second by second, what both hosts saw. Latencies are those of the host that received, if one of them did.

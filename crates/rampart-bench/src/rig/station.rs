@@ -234,7 +234,7 @@ impl Station {
     }
 
     /// Rules that no trial meets, others in each proof. Of a box of `--ports` nobody but its owner knows them.
-    fn rule_probes(&self) -> Vec<Probe> {
+    pub(super) fn rule_probes(&self) -> Vec<Probe> {
         match &self.site {
             Site::Built(_) => self.policy.rule_probes(Clock::now_ns()),
             Site::Named(_) | Site::Hosts(_) => Vec::new(),

@@ -2,6 +2,7 @@
 //! not while it is measured, lets one of them pass. They go one after the other from the trial's first moment to its last, to a
 //! port at which somebody listens, so that only the firewall can keep them from being opened.
 
+use measure::results::{Mark, MarkKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -57,13 +58,13 @@ impl Trespass {
     ///
     /// # Errors
     /// They could not be made.
-    pub(super) fn end(self) -> Result<Option<String>, String> {
+    pub(super) fn end(self) -> Result<Option<Mark>, String> {
         self.stop.store(true, Ordering::Relaxed);
         let found = self
             .attempts
             .join()
             .map_err(|_| "the thread of forbidden connections has ended".to_owned())??;
-        Ok(found.words())
+        Ok(found.words().map(|words| Mark::new(MarkKind::IllegalGotThrough, words)))
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
         trespass._listener.accept().unwrap();
         trespass._listener.accept().unwrap();
         let said = trespass.end().unwrap().unwrap();
-        assert!(said.contains("forbidden connections were opened"), "{said}");
+        assert!(said.text.contains("forbidden connections were opened"), "{said:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use frame::{MAX_LIVE_FRAME_BYTES, STAMP_BYTES, smallest_frame_bytes};
 pub use held_back::Sighting;
 pub use outcome::Seconds;
 pub use part::{Part, PartReading, Partner, TrialReading, together};
-pub use patrol::{Key, Lookout, Patrol, Patrolled, PatrolledPart};
+pub use patrol::{Key, Lookout, Patrol, PatrolProbe, Patrolled, PatrolledPart};
 pub use probe::{Arrival, ProbeFrame, Transport};
 pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
 pub use reading::{FIELD_NAMES, LaneTimes, Reading, StreamCounts};

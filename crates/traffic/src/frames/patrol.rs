@@ -1,5 +1,5 @@
-//! A patrol beside a trial: single frames that must not arrive, of whatever kind, direction and IP version, while the trial's own traffic
-//! goes on. Nothing in a frame tells it from others of its kind: datagrams have random data, segments have random numbers and none.
+//! A patrol beside a trial: single frames that must not arrive, or must, of whatever kind, direction and IP version, while the trial's own
+//! traffic goes on. Nothing in a frame tells it from others of its kind: datagrams have random data, segments have random numbers and none.
 //!
 //! Sent and received through sockets of the kernel. Whoever looks out keeps looking between trials, so a frame that is held back
 //! until its trial is over is seen all the same.
@@ -43,12 +43,29 @@ pub enum Lookout {
     Hosts(Vec<(Zone, IpAddr)>),
 }
 
-/// What is asked of frames under way.
+/// A probe of a patrol, which goes again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatrolProbe {
+    /// The frame, but for its source port and what makes each frame its own.
+    pub frame: ProbeFrame,
+    /// Ports that it comes from: another one each time.
+    pub source_ports: RangeInclusive<u16>,
+}
+
+impl From<ProbeFrame> for PatrolProbe {
+    /// From any port that answers to the same rules as that of the frame.
+    fn from(frame: ProbeFrame) -> Self {
+        let source_ports = if NO_SERVICES.contains(&frame.source_port) { NO_SERVICES } else { SERVICES };
+        Self { frame, source_ports }
+    }
+}
+
+/// What became of frames under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patrolled {
-    /// Frames sent since the patrol set out.
-    pub sent: u64,
-    /// The kinds of the probes that arrived, each as often as it did: sent in this trial or in one before.
+    /// Places of the probes that were sent since the patrol set out, each as often as it was.
+    pub sent: Vec<usize>,
+    /// Places of the probes that arrived, each as often as it did: sent in this trial or in one before.
     pub arrived: Vec<usize>,
 }
 
@@ -60,6 +77,9 @@ pub struct PatrolledPart {
     /// What arrived since the last time that looks like any of the probes, and where.
     pub arrived: Vec<(Zone, Key)>,
 }
+
+/// Who sends, and gives the places of what was sent.
+type Sending = JoinHandle<io::Result<Vec<usize>>>;
 
 /// What tells a frame from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,11 +103,11 @@ struct Book {
 #[derive(Debug)]
 pub struct Patrol {
     ports: Vec<Port>,
-    probes: Vec<ProbeFrame>,
+    probes: Vec<PatrolProbe>,
     kinds: usize,
     book: Arc<Book>,
     random: SplitMix64,
-    under_way: Option<(Arc<AtomicBool>, JoinHandle<io::Result<u64>>)>,
+    under_way: Option<(Arc<AtomicBool>, Sending)>,
     receiver: Option<JoinHandle<io::Result<()>>>,
     /// Hung up to end the receiver.
     hang_up: Option<PipeWriter>,
@@ -100,12 +120,12 @@ impl Patrol {
     /// A probe from a zone without a port or of two IP versions, or no socket.
     pub fn new(
         ports: &[Port],
-        probes: &[ProbeFrame],
+        probes: &[PatrolProbe],
         kinds: usize,
         lookout: &Lookout,
     ) -> Result<Self, TrafficError> {
-        for probe in probes {
-            probe.frame(port_of(ports, probe.from)?, &[])?;
+        for PatrolProbe { frame, .. } in probes {
+            frame.frame(port_of(ports, frame.from)?, &[])?;
         }
         let sockets = match lookout {
             Lookout::Ports => at_ports(ports)?,
@@ -135,7 +155,7 @@ impl Patrol {
     /// As of [`Patrol::new`].
     pub fn part(ports: &[Port], probes: &[ProbeFrame]) -> Result<Self, TrafficError> {
         let is_here = |probe: &&ProbeFrame| ports.iter().any(|port| port.zone == probe.from);
-        let own: Vec<ProbeFrame> = probes.iter().filter(is_here).cloned().collect();
+        let own: Vec<PatrolProbe> = probes.iter().filter(is_here).cloned().map(PatrolProbe::from).collect();
         Self::new(ports, &own, own.len(), &Lookout::Ports)
     }
 
@@ -189,28 +209,25 @@ impl Patrol {
         let sent_ever = locked(&self.book.sent);
         let arrived = std::mem::take(&mut *locked(&self.book.arrived));
         let which = |(zone, key): (Zone, Key)| {
-            sent_ever.get(&key).copied().filter(|which| self.probes[*which].from != zone)
+            sent_ever.get(&key).copied().filter(|which| self.probes[*which].frame.from != zone)
         };
-        Ok(Patrolled {
-            sent,
-            arrived: arrived.into_iter().filter_map(which).map(|which| which % self.kinds.max(1)).collect(),
-        })
+        Ok(Patrolled { sent, arrived: arrived.into_iter().filter_map(which).collect() })
     }
 
-    /// Stops sending; how many were sent. Says what went wrong meanwhile.
-    fn stop(&mut self) -> Result<u64, TrafficError> {
+    /// Stops sending; the places of what was sent. Says what went wrong meanwhile.
+    fn stop(&mut self) -> Result<Vec<usize>, TrafficError> {
         let sent = match self.under_way.take() {
             Some((stop, sender)) => {
                 stop.store(true, Ordering::Relaxed);
                 sender.thread().unpark();
-                joined(sender.join(), "sending forbidden frames")?
+                joined(sender.join(), "sending a patrol's frames")?
             }
-            None => 0,
+            None => Vec::new(),
         };
         if self.receiver.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(receiver) = self.receiver.take()
         {
-            joined(receiver.join(), "looking out for forbidden frames")?;
+            joined(receiver.join(), "looking out for a patrol's frames")?;
         }
         Ok(sent)
     }
@@ -277,16 +294,16 @@ fn senders(ports: &[Port]) -> Result<Vec<(Port, OwnedFd)>, TrafficError> {
 /// One round after the other, each of its kinds in another order.
 struct Round {
     senders: Vec<(Port, OwnedFd)>,
-    probes: Vec<ProbeFrame>,
+    probes: Vec<PatrolProbe>,
     kinds: usize,
     book: Arc<Book>,
     random: SplitMix64,
 }
 
 impl Round {
-    /// How many were sent.
-    fn walk(&mut self, every: Duration, stop: &AtomicBool) -> io::Result<u64> {
-        let mut sent = 0;
+    /// The places of what was sent.
+    fn walk(&mut self, every: Duration, stop: &AtomicBool) -> io::Result<Vec<usize>> {
+        let mut sent = Vec::new();
         let mut order: Vec<usize> = (0..self.probes.len()).collect();
         while !order.is_empty() {
             // Every kind comes before one comes again.
@@ -298,7 +315,7 @@ impl Round {
                     return Ok(sent);
                 }
                 self.send(*which)?;
-                sent += 1;
+                sent.push(*which);
                 // At no regular distance: half of it to one and a half.
                 let share = 500 + self.random.below(1000);
                 std::thread::park_timeout(every * share as u32 / 1000);
@@ -308,11 +325,10 @@ impl Round {
     }
 
     fn send(&mut self, which: usize) -> io::Result<()> {
-        let mut probe = self.probes[which].clone();
+        let PatrolProbe { frame: mut probe, source_ports: ports } = self.probes[which].clone();
         let Some((port, socket)) = self.senders.iter().find(|(port, _)| port.zone == probe.from) else {
             return Ok(());
         };
-        let ports = if NO_SERVICES.contains(&probe.source_port) { NO_SERVICES } else { SERVICES };
         probe.source_port = ports.start() + self.random.below(ports.len() as u64) as u16;
         if let Transport::Tcp { sequence, acknowledgement, .. } = &mut probe.transport {
             *sequence = self.random.next() as u32;
