@@ -6,7 +6,7 @@
 
 #[cfg(test)]
 mod connection_tests;
-mod points;
+pub(crate) mod points;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,7 +14,7 @@ use crate::application::Arrivals;
 use crate::connections::{ConnectionRequest, RatePhase};
 use crate::level::Level;
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge};
-use crate::results::{self, Detail, LoadKind, Mark, MarkKind, Point, Run, Sent, Trial};
+use crate::results::{self, Detail, LoadKind, Mark, MarkKind, Misfit, Point, Results, Run, Sent, Trial};
 use crate::shape::Placement;
 use crate::trial::{FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
 use std::collections::BTreeMap;
@@ -115,6 +115,14 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
+impl Outcome {
+    /// What would be refused of these as a file.
+    fn misfits(&self) -> Vec<Misfit> {
+        let (cells, runs, points) = (vec![self.cell.clone()], self.runs.clone(), self.points.clone());
+        Results { complete: !self.interrupted, cells, runs, points, ..Results::default() }.misfits()
+    }
+}
+
 #[cfg(test)]
 impl Outcome {
     /// The points with what they name.
@@ -139,7 +147,9 @@ pub fn run(cell: &Cell, rigs: &mut [Box<dyn Rig>], observer: &mut dyn Observer) 
     let interrupted = (0..cell.rounds).try_for_each(|round| campaign.round(round, rigs)).is_err();
     let points = points::of(cell, &campaign.tracks);
     let runs = campaign.tracks.into_iter().map(|track| points::run(cell, track, &points)).collect();
-    Outcome { cell: cell.record(), runs, points, interrupted }
+    let outcome = Outcome { cell: cell.record(), runs, points, interrupted };
+    debug_assert_eq!(outcome.misfits(), [], "what a campaign computed follows from what it keeps");
+    outcome
 }
 
 /// What is known of one firewall so far.

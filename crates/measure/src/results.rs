@@ -4,8 +4,10 @@
 //! decided it, and [`Reading`] follows these names. Units are in the names of fields or stand beside the value in `unit`.
 
 mod digits;
+mod follows;
 mod reading;
 
+pub use follows::Misfit;
 pub use reading::Reading;
 
 use crate::application::ApplicationOutcome;
@@ -26,10 +28,14 @@ use std::collections::BTreeMap;
 pub const SCHEMA: &str = "rampart-bench/2";
 
 /// One run of one suite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
     /// Always `rampart-bench/2`.
     pub schema: String,
+    /// The older schema that these were read from, for example `rampart-bench/1`: what they keep of their trials is too little to compute
+    /// the values again. Absent of what a run wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converted_from: Option<String>,
     /// The suite's name, for example `demo`.
     pub suite: String,
     /// `quick`, `standard` or `full`.

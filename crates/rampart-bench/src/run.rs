@@ -386,6 +386,7 @@ impl Run {
         };
         let results = Results {
             schema: SCHEMA.to_owned(),
+            converted_from: None,
             suite: suite.name.clone(),
             profile: plan.profile.name().to_owned(),
             seed: plan.seed,

@@ -53,6 +53,17 @@ pub enum ReportError {
         /// What, and where.
         why: String,
     },
+    /// Values of a file do not follow from the trials that it has.
+    #[error(
+        "{path} was changed after the run: these do not follow from what the file keeps of its trials.{misfits}\nUse the file as the run wrote \
+         it; where points.jsonl is beside it, `rampart-bench report` reads that instead once this file is gone"
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What, and where, each on a line of its own.
+        misfits: String,
+    },
     /// The results are of another schema.
     #[error("{path} is of schema «{found}», this program reads «{expected}»: use the rampart-bench that wrote it", expected = measure::results::SCHEMA)]
     Schema {

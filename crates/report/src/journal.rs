@@ -88,6 +88,7 @@ impl Header {
     fn with(self, lines: Vec<Line>) -> Results {
         let mut results = Results {
             schema: self.schema,
+            converted_from: None,
             suite: self.suite,
             profile: self.profile,
             seed: self.seed,

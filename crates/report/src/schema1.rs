@@ -18,6 +18,10 @@ use std::collections::BTreeMap;
 /// The schema's name and version.
 pub(crate) const SCHEMA_1: &str = "rampart-bench/1";
 
+/// What a reader must know of results that were read from it.
+pub(crate) const NOT_COMPUTED: &str = "read from the older schema rampart-bench/1, which keeps too little of the trials to compute the values \
+                                       again: one that was changed in the file is not noticed";
+
 /// Firewalls that wrote such results, in the order of their reports.
 const KNOWN: [(&str, Role); 9] = [
     ("wire", Role::Calibration),
@@ -118,13 +122,17 @@ impl From<Results1> for Results {
     fn from(old: Results1) -> Self {
         let mut results = Results {
             schema: SCHEMA.into(),
+            converted_from: Some(SCHEMA_1.into()),
             suite: old.suite,
             profile: old.profile,
             seed: old.seed,
             started: old.started,
             command: old.command,
             complete: old.complete,
-            environment: old.environment,
+            environment: Environment {
+                remarks: old.environment.remarks.into_iter().chain([NOT_COMPUTED.to_owned()]).collect(),
+                ..old.environment
+            },
             calibration: old.calibration,
             tick_sheet: old.tick_sheet,
             firewalls: firewalls(&old.points),

@@ -1,18 +1,61 @@
-//! Whether results that were read hang together, and whether their texts are texts. A file of results may have been changed by hand, or
-//! come from somebody else; without this, a point of a cell that is not there would be left out without a word, and what is written
-//! of a firewall's name would be a command to the terminal. Pure.
+//! Whether results that were read hang together, whether their values follow from their trials, and whether their texts are texts. A file
+//! of results may have been changed by hand, or come from somebody else; without this, a value that nobody measured would be reported as
+//! measured, a point of a cell that is not there would be left out without a word, and what is written of a firewall's name would be a
+//! command to the terminal. Pure.
 
-use measure::results::Results;
+use crate::schema1::{NOT_COMPUTED, SCHEMA_1};
+use measure::results::{Misfit, Results};
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// Why results that were read are not to be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unsound {
+    /// They say things that cannot be true together.
+    Contradiction(String),
+    /// Values do not follow from their trials, each on a line.
+    Changed(String),
+}
+
+/// Misfits that a message shows; of a file that somebody rewrote there may be hundreds.
+const MOST_SHOWN: usize = 5;
 
 /// The results with harmless texts.
 ///
 /// # Errors
-/// What contradicts what, by its place in the lists.
-pub(crate) fn sound(results: Results) -> Result<Results, String> {
-    check(&results)?;
-    harmless(results)
+/// What contradicts what, or does not follow from what, by its place in the lists.
+pub(crate) fn sound(mut results: Results) -> Result<Results, Unsound> {
+    check(&results).map_err(Unsound::Contradiction)?;
+    let misfits = results.misfits();
+    if !misfits.is_empty() {
+        return Err(Unsound::Changed(listed(&misfits)));
+    }
+    if let Some(schema) = &results.converted_from {
+        if schema != SCHEMA_1 {
+            let why = format!("converted_from is «{schema}», and the only older schema is «{SCHEMA_1}»");
+            return Err(Unsound::Contradiction(why));
+        }
+        if results.environment.remarks.iter().all(|remark| remark != NOT_COMPUTED) {
+            results.environment.remarks.push(NOT_COMPUTED.into());
+        }
+    }
+    harmless(results).map_err(Unsound::Contradiction)
+}
+
+fn listed(misfits: &[Misfit]) -> String {
+    let mut lines: Vec<String> = misfits
+        .iter()
+        .take(MOST_SHOWN)
+        .map(|misfit| format!("\n  {}", harmless_text(&misfit.to_string())))
+        .collect();
+    if misfits.len() > MOST_SHOWN {
+        lines.push(format!("\n  and {} more", misfits.len() - MOST_SHOWN));
+    }
+    lines.concat()
+}
+
+fn harmless_text(text: &str) -> String {
+    cleaned(text).unwrap_or_else(|| text.to_owned())
 }
 
 /// The results with texts that are none but text: what a driver outside the tree calls its counters, for example, is anybody's.
@@ -129,7 +172,7 @@ mod tests {
         for (change, said) in rows {
             let mut results = sample::demo();
             change(&mut results);
-            let why = sound(results).unwrap_err();
+            let Unsound::Contradiction(why) = sound(results).unwrap_err() else { panic!("{said}") };
             assert!(why.contains(said), "{why}");
         }
         for whole in [sample::demo(), sample::rfc2544(), sample::tolly(8), sample::poliwall(&["nftables"])] {

@@ -1,6 +1,7 @@
 //! Files: every report is written beside its place and then renamed into it, so that no reader ever sees half of one.
 
 use crate::error::ReportError;
+use crate::sound::Unsound;
 use crate::{Extras, csv, html, journal, json, markdown, sound};
 use measure::results::Results;
 use std::io::Write as _;
@@ -155,5 +156,8 @@ pub fn load(dir: &Path) -> Result<Results, ReportError> {
             },
             Err(source) => return Err(ReportError::Read { path, source }),
         };
-    sound::sound(read).map_err(|why| ReportError::Contradiction { path, why })
+    sound::sound(read).map_err(|unsound| match unsound {
+        Unsound::Contradiction(why) => ReportError::Contradiction { path, why },
+        Unsound::Changed(misfits) => ReportError::Changed { path, misfits },
+    })
 }

@@ -14,35 +14,38 @@ const UNSTABLE: f64 = 0.10;
 /// The share of points, of firewalls that are as steady as the others of their cell, that may be called unstable nevertheless.
 const UNSTABLE_ERROR: f64 = 0.01;
 /// A figure of at least this share of `wire`'s may be the generator's, not the firewall's.
-const GENERATOR_LIMITED: f64 = 0.90;
+pub(crate) const GENERATOR_LIMITED: f64 = 0.90;
 /// Time taken by the hypervisor, as a share of the cores used, that the reader must know of.
-const STOLEN: f64 = 0.02;
+pub(crate) const STOLEN: f64 = 0.02;
 
 /// Time that other programs took, in cores, that the reader must know of.
-const FOREIGN: f64 = 0.05;
+pub(crate) const FOREIGN: f64 = 0.05;
 /// Work on cores that the trial does not own, in cores, that the reader must know of.
 const ELSEWHERE_SAID: f64 = 0.05;
 /// The same, from which on the value is not what it is said to be.
-const ELSEWHERE_COSTS: f64 = 0.25;
+pub(crate) const ELSEWHERE_COSTS: f64 = 0.25;
 /// Whose work that is.
 const ELSEWHERE: &str = "kernel threads, interrupts and the firewall's programs on other cores";
+
+/// What stands at a round that has no such value.
+pub(crate) const NOT_MEASURED: &str = "not measured";
 
 /// What tells a firewall's values apart.
 type Key = (Metric, BTreeMap<String, Level>);
 
 /// A metric that follows from another one of a firewall and of `wire`.
-struct AgainstWire {
-    metric: Metric,
-    from: Metric,
+pub(crate) struct AgainstWire {
+    pub(crate) metric: Metric,
+    pub(crate) from: Metric,
     /// Of the firewall's value and that of `wire`.
-    value: fn(f64, f64) -> f64,
+    pub(crate) value: fn(f64, f64) -> f64,
 }
 
 /// What the firewall adds to each frame: the difference of the reciprocal rates.
-const COST: AgainstWire =
+pub(crate) const COST: AgainstWire =
     AgainstWire { metric: Metric::Cost, from: Metric::Throughput, value: |dut, wire| 1e9 / dut - 1e9 / wire };
 /// Of bulk transfers only: what applications get depends on much beside the way.
-const TRANSFER_TIME_RATIO: AgainstWire =
+pub(crate) const TRANSFER_TIME_RATIO: AgainstWire =
     AgainstWire { metric: Metric::TransferTimeRatio, from: Metric::Goodput, value: |dut, wire| wire / dut };
 
 /// The points of a campaign: firewall by firewall, then what follows from a comparison with `wire`.
@@ -158,10 +161,21 @@ fn empty_point(cell: &Cell, dut: &str, (metric, at): &Key) -> Point {
 
 /// The median of the values and its interval; of one value, which has none, the value itself.
 fn set_estimate(point: &mut Point, values: &[f64]) {
-    if let Some(known) = Estimate::of(values, point.metric.scale(), ERROR) {
-        let (low, high) = known.interval().unwrap_or((known.value, known.value));
-        (point.value, point.low, point.high) = (known.value, low, high);
+    if let Some(known) = estimated(values, point.metric) {
+        (point.value, point.low, point.high) = known;
     }
+}
+
+/// The median of the rounds' values with the ends of its interval; `None` without values.
+pub(crate) fn estimated(values: &[f64], metric: Metric) -> Option<(f64, f64, f64)> {
+    let known = Estimate::of(values, metric.scale(), ERROR)?;
+    let (low, high) = known.interval().unwrap_or((known.value, known.value));
+    Some((known.value, low, high))
+}
+
+/// The same with what is not known of the clocks of two hosts.
+pub(crate) fn widened((value, low, high): (f64, f64, f64), clock_error: f64) -> (f64, f64, f64) {
+    (value, (low - clock_error).max(0.0), high + clock_error)
 }
 
 /// Adds to the interval of a latency what is not known of the clocks of two hosts.
@@ -169,7 +183,7 @@ fn widen_by_clocks(point: &mut Point, deciding: &[&TrialOutcome]) {
     let of_times = deciding.iter().filter_map(|outcome| outcome.latency_ns()).map(|times| times.clock_error);
     let error = of_times.fold(0.0, f64::max);
     if point.metric == Metric::Latency && error > 0.0 {
-        (point.low, point.high) = ((point.low - error).max(0.0), point.high + error);
+        (point.value, point.low, point.high) = widened((point.value, point.low, point.high), error);
         point.clock_error = error;
     }
 }
@@ -181,8 +195,8 @@ fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
     for (round, measured) in rounds.iter().enumerate() {
         let of_round = match measured {
             Some(measured) => measured.marks.clone(),
-            None if is_loss => vec![note("not measured: two higher loads had shown no loss".into())],
-            None => vec![note("not measured".into())],
+            None if is_loss => vec![note(format!("{NOT_MEASURED}: two higher loads had shown no loss"))],
+            None => vec![note(NOT_MEASURED.into())],
         };
         for mut mark in of_round {
             if rounds.len() > 1 {
@@ -228,7 +242,7 @@ fn mark_unstable(points: &mut [Point]) {
 }
 
 /// A share of lost frames or connections has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
-fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
+pub(crate) fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
     let values = &point.rounds;
     let of = match (point.metric.unit(), point.metric.row().counts) {
         ("ratio", Counts::Connections) => Some("connections"),
@@ -254,13 +268,13 @@ fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
     Some(Mark { share: Some(difference).filter(|d| d.is_finite()), ..Mark::new(MarkKind::Unstable, text) })
 }
 
-fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
+pub(crate) fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
     let mean = mean(deciding, |outcome| outcome.cpu.stolen());
     let text = format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0);
     (mean > STOLEN).then(|| Mark::new(MarkKind::StolenTime, text).with_share(mean))
 }
 
-fn foreign_load(deciding: &[&TrialOutcome]) -> Option<Mark> {
+pub(crate) fn foreign_load(deciding: &[&TrialOutcome]) -> Option<Mark> {
     let used = mean(deciding, |outcome| outcome.cpu.foreign);
     let text = format!("other programs used {used:.2} of a core");
     (used > FOREIGN).then(|| Mark::new(MarkKind::ForeignLoad, text).with_share(used))
