@@ -1,6 +1,7 @@
 //! Text in, errors out: each row is a policy, and places, words and remedies that its errors must have.
 
 use policy::Policy;
+use policy::model::MAX_ZONES;
 
 const ZONES: &str = "[zones]\nin = { interfaces = \"e1\" }\nout = { interfaces = \"e0\" }\n";
 
@@ -489,6 +490,70 @@ fn a_mistake_is_reported_once() {
     }
     // Of all such addresses, which lists of what nobody may have name, nothing is wrong.
     assert!(errors(&rule("source = [\"::ffff:0:0/96\", \"::/8\"]")).is_empty());
+}
+
+#[test]
+fn what_names_a_definition_that_was_refused_is_not_refused_for_that() {
+    let many: String = (0..MAX_ZONES).map(|i| format!("[zones.z{i}]\ninterfaces = \"x{i}\"\n")).collect();
+    let last = format!("z{}", MAX_ZONES - 1);
+    let rule = |keys: &str| format!("[[rules]]\nname = \"r\"\n{keys}\naction = \"allow\"\n");
+    for (what, text, expected) in [
+        (
+            "a zone's name, and its interface in a bridge",
+            format!(
+                "{ZONES}[zones.\"büro\"]\ninterfaces = \"e9\"\n[bridges.b]\ninterfaces = [\"e1\", \"e9\"]\n{}",
+                rule("from = \"büro\"\nto = \"out\"")
+            ),
+            "`büro` cannot be the name of a zone",
+        ),
+        (
+            "a zone's form",
+            format!("{ZONES}x = 5\n{}", rule("from = \"x\"\nto = [\"x\", \"in\"]")),
+            "`x` must be a table",
+        ),
+        (
+            "too many zones",
+            format!("{many}{}", rule(&format!("from = \"{last}\"\nto = \"z0\""))),
+            "too many zones",
+        ),
+        (
+            "an object's name",
+            format!(
+                "[objects]\n\"a b\" = \"192.0.2.1\"\n{}",
+                rule("from = \"in\"\nto = \"out\"\nsource = \"a b\"")
+            ),
+            "`a b` cannot be the name of an object",
+        ),
+        (
+            "an object's form",
+            format!("[objects]\na = 5\n{}", rule("from = \"in\"\nto = \"out\"\nsource = \"a\"")),
+            "`a` must be a text or a list of texts, not an integer",
+        ),
+        (
+            "a service's form",
+            format!("[services]\na = true\n{}", rule("from = \"in\"\nto = \"out\"\nservice = \"a\"")),
+            "`a` must be a text or a list of texts, not a boolean",
+        ),
+        (
+            "a schedule's form",
+            format!("[schedules]\na = true\n{}", rule("from = \"in\"\nto = \"out\"\nschedule = \"a\"")),
+            "`a` must be ",
+        ),
+        (
+            "a list's name",
+            format!(
+                "[lists.\"a b\"]\nfile = \"x\"\n{}",
+                rule("from = \"in\"\nto = \"out\"\nsource = \"list:a b\"")
+            ),
+            "`a b` cannot be the name of a list",
+        ),
+    ] {
+        let text = if text.starts_with("[zones") { text } else { format!("{ZONES}{text}") };
+        let problems = Policy::parse("p.toml", &text).unwrap_err();
+        let said: Vec<String> = problems.list().iter().map(|problem| problem.message.clone()).collect();
+        assert_eq!(said.len(), 1, "{what}: {said:#?}");
+        assert!(said[0].contains(expected), "{what}: {said:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::words::{printable, suggestion_from};
 use miette::{Diagnostic, NamedSource, SourceSpan};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -111,6 +112,7 @@ pub struct Collector<'t> {
     places: Places<'t>,
     elsewhere: &'static [(&'static str, &'static str)],
     list: Vec<Problem>,
+    refused: BTreeSet<String>,
 }
 
 impl<'t> Collector<'t> {
@@ -121,7 +123,7 @@ impl<'t> Collector<'t> {
 
     /// A collector that also suggests by a table of words: what other programs call something, and what it is called here.
     pub fn knowing(elsewhere: &'static [(&'static str, &'static str)], file: &'t str, text: &'t str) -> Self {
-        Self { places: Places::new(file, text), elsewhere, list: Vec::new() }
+        Self { places: Places::new(file, text), elsewhere, list: Vec::new(), refused: BTreeSet::new() }
     }
 
     pub(crate) fn text(&self) -> &'t str {
@@ -150,6 +152,16 @@ impl<'t> Collector<'t> {
             return;
         }
         self.list.push(self.places.problem(span, message.into(), help));
+    }
+
+    /// Remembers a name whose definition was refused, so that whatever names it need not be refused for that as well.
+    pub fn refuse(&mut self, name: &str) {
+        self.refused.insert(name.to_owned());
+    }
+
+    /// Whether the text defines such a name, in a way that was refused where it stands.
+    pub fn has_refused(&self, name: &str) -> bool {
+        self.refused.contains(name)
     }
 
     /// What a wrong word probably means: see [`suggestion_from`]. `None` when the collector is full, because a suggestion

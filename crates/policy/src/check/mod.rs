@@ -41,7 +41,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= 63 && name.starts_with(|ch: char| ch.is_ascii_alphabetic()) && name.chars().all(good)
 }
 
-/// Returns false after reporting a name that is malformed or one of the `reserved` ones.
+/// Returns false after reporting a name that is one of the `reserved` ones. One that is malformed is reported and kept: what it names is
+/// looked at all the same, and whatever names it is right about that.
 fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Collector<'_>) -> bool {
     let shown = shortened(name.value);
     if reserved.contains(&name.value) {
@@ -55,8 +56,8 @@ fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Colle
     if !is_name(name.value) {
         let help =
             "letters from A to Z, digits, `-` and `_`, no spaces, a letter first, at most 63".to_owned();
-        c.report(name.span.clone(), format!("`{shown}` cannot be the name of a {what}"), Some(help));
-        return false;
+        let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        c.report(name.span.clone(), format!("`{shown}` cannot be the name of {article} {what}"), Some(help));
     }
     true
 }
@@ -155,7 +156,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Those whose name and form are right, in the order of the text.
+    /// Those whose form is right and whose name is free, in the order of the text.
     fn sections<'t>(
         &self,
         root: &Section<'t>,
@@ -165,6 +166,7 @@ impl Kind {
         for (name, value) in named(root, self.key, c) {
             let DeValue::Table(table) = value.get_ref() else {
                 wrong_type(c, name.value, value.span(), value.get_ref(), self.form).unwrap_or(());
+                c.refuse(name.value);
                 continue;
             };
             if check_name(self.one, &name, self.reserved, c) {

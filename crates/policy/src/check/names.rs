@@ -234,6 +234,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
         let mut by_name = FxHashMap::default();
         for (name, value) in named(root, key, c) {
             let Some((members, narrowing)) = definition(&name, value, (S::WHAT, S::KEYS), c) else {
+                c.refuse(name.value);
                 continue;
             };
             if check_name(S::WHAT, &name, &reserved, c) {
@@ -383,6 +384,9 @@ impl<'t, S: NamedSet> Names<'t, S> {
     }
 
     fn unknown<T>(&self, word: &Located<&'t str>, c: &mut Collector<'_>) -> Option<T> {
+        if c.has_refused(word.value) {
+            return None;
+        }
         let mut names: Vec<&str> = self.definitions.iter().map(|d| d.name.value).collect();
         names.extend(S::reserved());
         let help = S::meant(word.value).or_else(|| c.suggestion(word.value, names));

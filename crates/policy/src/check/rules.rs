@@ -247,7 +247,7 @@ pub(super) fn zone_set(
             return Some(all);
         }
         let found = zones.iter().position(|(zone, _)| zone.name == word.value);
-        if found.is_none() {
+        if found.is_none() && !c.has_refused(word.value) {
             let names = zones.iter().map(|(zone, _)| zone.name.as_str()).chain(["any"]);
             let message = format!("there is no zone `{}`", shortened(word.value));
             let help = c.suggestion(word.value, names);

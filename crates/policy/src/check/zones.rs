@@ -42,7 +42,7 @@ pub(super) fn read<'t>(
     if zones.len() > MAX_ZONES {
         let help = format!("it can have {}, besides `self`", MAX_ZONES - 1);
         c.report(zones[MAX_ZONES].1.clone(), "the policy has too many zones", Some(help));
-        zones.truncate(MAX_ZONES);
+        zones.drain(MAX_ZONES..).for_each(|(zone, _)| c.refuse(&zone.name));
     }
     zones
 }
