@@ -16,6 +16,9 @@ const OF_LOOPBACK: [&str; 4] = [
     "ipv4/conf/lo/rp_filter",
 ];
 
+/// What such a file's name ends with.
+pub(crate) const EXTENSION: &str = "settings";
+
 /// The file, one for each network namespace: lines of a setting and what it was. It lies where files go when the machine ends, because the settings do.
 #[derive(Debug, Clone)]
 pub(crate) struct Before {
@@ -24,7 +27,7 @@ pub(crate) struct Before {
 
 impl Before {
     pub(crate) fn of(instance: &Instance) -> Self {
-        Self { file: instance.lock.with_extension("settings") }
+        Self { file: instance.lock.with_extension(EXTENSION) }
     }
 
     /// No firewall runs or has left anything: what is in the file is of a namespace that is gone.

@@ -17,6 +17,7 @@ mod fetch;
 mod fleet_command;
 mod forwarding;
 mod gateways;
+mod gone;
 mod history;
 mod import;
 mod init;

@@ -1,0 +1,127 @@
+//! Network namespaces that nobody can enter any more, and the files that killed firewalls left of them. A namespace can be entered while a
+//! process is in it or has it open, or while it is mounted somewhere, as `ip netns` does it. Where this process does not see all others,
+//! nothing counts as gone.
+
+use crate::before::EXTENSION;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The first PID namespace's number (`PROC_PID_INIT_INO`): whoever is in it sees all processes.
+const FIRST: &str = "pid:[4026531836]";
+
+/// Removes what was noted of settings in namespaces that are gone. What cannot be looked at or removed stays: it harms nobody.
+pub(crate) fn forget_settings(folder: &Path) {
+    if let Ok(Some(there)) = there(Path::new("/proc")) {
+        forget(folder, &there);
+    }
+}
+
+fn forget(folder: &Path, there: &BTreeSet<u64>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("net-")?.strip_suffix(EXTENSION)?.strip_suffix('.'));
+        let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else { continue };
+        // A firewall at netfilter holds its namespace by names in the BPF file system, and keeps it until `rampart down`.
+        let pins = [folder.join("bpf"), PathBuf::from("/sys/fs/bpf")];
+        let held = pins.iter().any(|pins| pins.join(format!("rampart-net-{number}")).exists());
+        if !there.contains(&number) && !held {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The numbers of all network namespaces that can be entered; `None` where this process does not see all.
+fn there(proc: &Path) -> io::Result<Option<BTreeSet<u64>>> {
+    if fs::read_link(proc.join("self/ns/pid"))?.as_os_str() != FIRST {
+        return Ok(None);
+    }
+    let mut there = BTreeSet::new();
+    for process in fs::read_dir(proc)?.flatten() {
+        let is_process =
+            process.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
+        if !is_process {
+            continue;
+        }
+        let path = process.path();
+        // Processes that end meanwhile have none of this any more.
+        for tasks in fs::read_dir(path.join("task")).into_iter().flatten().flatten() {
+            there.extend(linked(&tasks.path().join("ns/net")));
+        }
+        for file in fs::read_dir(path.join("fd")).into_iter().flatten().flatten() {
+            there.extend(linked(&file.path()));
+        }
+        there.extend(mounted(&fs::read_to_string(path.join("mountinfo")).unwrap_or_default()));
+    }
+    Ok(Some(there))
+}
+
+/// `net:[4026531840]`, as links of `/proc` name a network namespace.
+fn linked(link: &Path) -> Option<u64> {
+    number(fs::read_link(link).ok()?.to_str()?)
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The namespaces that are mounted: the fourth word of a line is what of a file system is mounted (proc(5)).
+fn mounted(mounts: &str) -> impl Iterator<Item = u64> {
+    mounts.lines().filter_map(|line| number(line.split(' ').nth(3)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_files_of_namespaces_that_nobody_can_enter_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (proc, run) = (folder.path().join("proc"), folder.path().join("run"));
+        let link = |path: &str, to: &str| {
+            let path = proc.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            symlink(to, path).unwrap();
+        };
+        link("self/ns/pid", FIRST);
+        link("7/task/7/ns/net", "net:[101]");
+        link("7/task/8/ns/net", "net:[102]");
+        link("7/fd/3", "net:[103]");
+        link("7/fd/4", "socket:[104]");
+        fs::write(
+            proc.join("7/mountinfo"),
+            "519 25 0:4 net:[105] /run/netns/a rw shared:1 - nsfs nsfs rw\n520 25 0:4 / /net:[104] rw\n",
+        )
+        .unwrap();
+        fs::create_dir_all(proc.join("irq")).unwrap();
+        let there = there(&proc).unwrap().unwrap();
+        assert_eq!(there, BTreeSet::from([101, 102, 103, 105]));
+
+        fs::create_dir_all(run.join("bpf/rampart-net-106")).unwrap();
+        let files = [
+            "net-101.settings",
+            "net-104.settings",
+            "net-104.lock",
+            "net-105.settings",
+            "net-106.settings",
+            "net-x.settings",
+            "default.sock",
+        ];
+        files.iter().for_each(|name| fs::write(run.join(name), "").unwrap());
+        forget(&run, &there);
+        let stays = |name: &&str| run.join(name).exists();
+        assert_eq!(files.iter().filter(|name| !stays(name)).collect::<Vec<_>>(), [&"net-104.settings"]);
+    }
+
+    #[test]
+    fn who_does_not_see_all_processes_removes_nothing() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir_all(proc.path().join("self/ns")).unwrap();
+        symlink("pid:[4026532999]", proc.path().join("self/ns/pid")).unwrap();
+        assert_eq!(there(proc.path()).unwrap(), None);
+    }
+}
