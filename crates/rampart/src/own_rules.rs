@@ -69,9 +69,18 @@ pub(crate) fn write(zones: &[&str], ssh: &[&str], text: &mut String) {
     }
 }
 
-/// Strings as TOML has them: names of interfaces, zones and networks have nothing that would need an escape.
+fn quoted(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04X}", c as u32),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
+}
+
+/// Strings as TOML has them. The kernel lets interfaces have nearly any name: all but spaces, `/` and `:` (dev_valid_name() in net/core/dev.c).
 pub(crate) fn strings(all: impl IntoIterator<Item = impl ToString>) -> String {
-    let quoted: Vec<String> = all.into_iter().map(|it| format!("\"{}\"", it.to_string())).collect();
+    let quoted: Vec<String> = all.into_iter().map(|it| quoted(&it.to_string())).collect();
     match quoted.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

@@ -83,7 +83,10 @@ fn has_zone(role: Role, zone: usize) -> bool {
 }
 
 fn finish(role: Role, mut interfaces: [Vec<String>; 3], machine: &Machine) -> Result<Plan, Failure> {
-    let here = || machine.links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", ");
+    let here = || match machine.links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "none is here, in this network namespace".to_owned(),
+        names => format!("here are: {names}"),
+    };
     if interfaces[0].is_empty() {
         interfaces[0] = match role {
             Role::Host => machine.links.iter().map(|link| link.name.clone()).collect(),
@@ -94,7 +97,7 @@ fn finish(role: Role, mut interfaces: [Vec<String>; 3], machine: &Machine) -> Re
     for (at, (option, _)) in ZONES.iter().enumerate() {
         let named = &interfaces[at];
         if has_zone(role, at) && named.is_empty() {
-            return Err(Failure::Wrong(format!("say {option} INTERFACE; here are: {}", here())));
+            return Err(Failure::Wrong(format!("say {option} INTERFACE; {}", here())));
         }
         if role == Role::Bridge && named.len() > 1 {
             return Err(Failure::Wrong(format!("{option}: a bridge has one interface on each side")));
@@ -105,7 +108,7 @@ fn finish(role: Role, mut interfaces: [Vec<String>; 3], machine: &Machine) -> Re
         for (position, name) in named.iter().enumerate() {
             if machine.link(name).is_none() {
                 return Err(Failure::Wrong(format!(
-                    "{option} {name}: there is no such interface that could be in a zone; here are: {}",
+                    "{option} {name}: there is no such interface that could be in a zone; {}",
                     here()
                 )));
             }

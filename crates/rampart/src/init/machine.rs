@@ -39,7 +39,9 @@ impl Machine {
         let addresses = addresses()?;
         let in_zones =
             interfaces.iter().filter(|it| !it.is_loopback() && it.unfit().is_none() && !is_port(&it.name));
-        let links: Vec<Link> = in_zones
+        let (named, unnamed): (Vec<_>, Vec<_>) = in_zones.partition(|it| can_be_named(&it.name));
+        let links: Vec<Link> = named
+            .into_iter()
             .map(|it| Link {
                 name: it.name.clone(),
                 networks: addresses
@@ -59,6 +61,9 @@ impl Machine {
         let notes = others
             .into_iter()
             .map(|what| format!("the firewall would forward past what is set up here: {what}"));
+        let unnamed = unnamed.into_iter().map(|it| {
+            format!("the interface `{}` is in no zone: in a policy `*` stands for any name, so give it another one", it.name)
+        });
         Ok(Self {
             way_out: way_out(
                 &std::fs::read_to_string("/proc/net/route").unwrap_or_default(),
@@ -66,7 +71,7 @@ impl Machine {
             ),
             session: session.map(|it| (it.client, it.interface)),
             ssh,
-            notes: notes.collect(),
+            notes: notes.chain(unnamed).collect(),
             links,
         })
     }
@@ -81,6 +86,11 @@ impl Machine {
             names.iter().filter_map(|name| self.link(name)).flat_map(|link| link.networks.iter().copied());
         of.collect::<BTreeSet<_>>().into_iter().collect()
     }
+}
+
+/// Whether a policy can name an interface and mean it alone.
+pub(super) fn can_be_named(name: &str) -> bool {
+    !name.contains('*')
 }
 
 /// Whether an interface is a part of a bridge or a bond, whose packets belong to that.

@@ -60,7 +60,10 @@ pub(crate) fn run(args: &InitArgs, json: bool) -> Result<(), Failure> {
             let notes = &machine.notes;
             outln!("{:#}", json!({ "ok": true, "file": file, "policy": policy, "notes": notes }));
         }
-        None => crate::output::print(&policy),
+        None => {
+            crate::output::print(&policy);
+            say_notes(&machine);
+        }
         Some(path) => say_what_is_next(path, &machine),
     }
     Ok(())
@@ -90,6 +93,10 @@ fn say_what_is_next(path: &Path, machine: &Machine) {
         "  rampart apply {path} --confirm 60 && rampart confirm    where the firewall runs already"
     ));
     say(format_args!("  rampart up {path}                                       where it does not"));
+    say_notes(machine);
+}
+
+fn say_notes(machine: &Machine) {
     for note in &machine.notes {
         say(format_args!("note: {note}"));
     }

@@ -266,3 +266,43 @@ fn the_kernels_tables_and_sshds_files_are_understood() {
     std::fs::write(folder.path().join("sshd_config.d/x.old"), "Port 444\n").unwrap();
     assert_eq!(configured_ports(folder.path()), [443, 2022, 2222].into());
 }
+
+/// The kernel lets interfaces have nearly any name, and whoever has such a one gets a policy as well.
+#[test]
+fn interfaces_have_any_name_that_the_kernel_lets_them_have() {
+    let names =
+        ["a\"b", "it's", "x\\y", "#c", "$(id)", "-dash", "any", "[x]", "\u{1}\u{7f}", "ünï", "a,b", "e0@e1"];
+    for (at, name) in names.into_iter().enumerate() {
+        let other = names[(at + 1) % names.len()];
+        let machine = Machine {
+            links: vec![link(name, &[]), link(other, &[])],
+            way_out: vec![name.to_owned()],
+            ..machine()
+        };
+        for role in [Role::Host, Role::HomeGateway, Role::Bridge] {
+            let lan = if role == Role::Host { Vec::new() } else { vec![other.to_owned()] };
+            let wan = if role == Role::Host {
+                vec![name.to_owned(), other.to_owned()]
+            } else {
+                vec![name.to_owned()]
+            };
+            let plan = Plan { role, wan, lan, dmz: Vec::new() };
+            let policy = checked(&text::write(&plan, &machine));
+            let found: Vec<&str> =
+                policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str).collect();
+            assert_eq!(found, [name, other], "{role:?}");
+        }
+    }
+    assert!(!machine::can_be_named("p*") && machine::can_be_named("p"));
+}
+
+#[test]
+fn a_namespace_without_interfaces_is_said_to_have_none() {
+    let machine = Machine { links: Vec::new(), way_out: Vec::new(), ..machine() };
+    for (line, said) in
+        [("--role host", "say --wan INTERFACE; none is here"), ("--role host --wan eth9", "none is here")]
+    {
+        let Failure::Wrong(why) = of_options(&args(line), &machine).unwrap_err() else { panic!("{line}") };
+        assert!(why.contains(said), "{line}: {why}");
+    }
+}
