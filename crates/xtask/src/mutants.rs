@@ -5,8 +5,9 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
@@ -71,6 +72,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
         mutants = chosen(mutants, only);
     }
     ensure!(!mutants.is_empty(), "no mutant of {LIST} has this in its file or name");
+    eprintln!("building the tests that are asked");
     let tests = tests(root)?;
     let tree = Copy::of(root)?;
     see_all_pass(root, &tree, &tests, &tree.build(root, None)?)?;
@@ -360,15 +362,44 @@ fn json(messages: &str) -> impl Iterator<Item = Value> + '_ {
     messages.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
 
+/// What a command prints; that cargo waits for another cargo is shown meanwhile, because it may wait for hours.
 fn said(command: &mut Command) -> anyhow::Result<String> {
-    let Output { status, stdout, stderr } = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
-    Ok(String::from_utf8(stdout)?)
+    let what = format!("{command:?}");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().with_context(|| what.clone())?;
+    let errors = child.stderr.take().context("a pipe")?;
+    let errors = std::thread::spawn(move || shown(BufReader::new(errors), &mut std::io::stderr()));
+    let mut printed = String::new();
+    child.stdout.take().context("a pipe")?.read_to_string(&mut printed)?;
+    let errors = errors.join().unwrap_or_default();
+    ensure!(child.wait()?.success(), "{what}: {errors}");
+    Ok(printed)
+}
+
+/// All lines, of which those that say that cargo waits go on to somebody at once.
+fn shown(lines: impl BufRead, to: &mut impl Write) -> String {
+    let mut all = String::new();
+    for line in lines.lines().map_while(Result::ok) {
+        if line.trim_start().starts_with("Blocking") {
+            let _ = writeln!(to, "{}", line.trim_start());
+        }
+        all += &line;
+        all.push('\n');
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_cargo_waits_is_shown() {
+        let mut seen = Vec::new();
+        let cargo = "    Blocking waiting for file lock on build directory\n   Compiling dataplane\n";
+        assert_eq!(shown(cargo.as_bytes(), &mut seen), cargo);
+        assert_eq!(String::from_utf8(seen).unwrap(), "Blocking waiting for file lock on build directory\n");
+    }
 
     #[test]
     fn mutants_are_chosen_by_words_or_numbers() {
