@@ -142,6 +142,36 @@ fn serve_says_where_it_serves_and_ends_when_it_is_asked_to() {
     let mut again = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
     let again = again.args(["serve", "--listen", &address, "--history", "/nowhere"]).output().unwrap();
     check(&["serve"], &again, 3, &["cannot listen on", &address]);
+    for nothing in ["here", "127.0.0.1:99999"] {
+        let mut wrong = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        let wrong = wrong.args(["serve", "--listen", nothing, "--history", "/nowhere"]).output().unwrap();
+        check(&["serve", "--listen", nothing], &wrong, 2, &["cannot listen on", nothing]);
+    }
+}
+
+/// Two programs that write the same history at once, and one that reads it meanwhile: each waits for the others, and nothing is lost.
+#[test]
+fn several_processes_use_one_history_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("history.sqlite"), dir.path().join("out"));
+    folders(&out);
+    let import = |run: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        command.args(["history", "import"]).arg(out.join(format!("run-{run:02}")));
+        command.env("RAMPART_BENCH_HISTORY", &file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    // The same runs twice: of two that import one, one finds it there.
+    let writers: Vec<_> = (1..=10).chain(1..=10).map(import).collect();
+    let read = history(&file, &["list"]);
+    assert!(matches!(read.status.code(), Some(0 | 2)), "{read:?}");
+    for writer in writers {
+        let written = writer.wait_with_output().unwrap();
+        assert_eq!(written.status.code(), Some(0), "{}", String::from_utf8_lossy(&written.stderr));
+    }
+    let kept = history(&file, &["list", "--json"]);
+    let kept: serde_json::Value = serde_json::from_slice(&kept.stdout).unwrap();
+    assert_eq!(kept["runs"].as_array().unwrap().len(), 10, "{kept}");
 }
 
 #[test]
@@ -184,7 +214,12 @@ fn several_runs_are_compared_with_the_first_or_the_one_that_is_named() {
         (vec![&one, &four, &nine, "--reference", &nine, "--fail-if", fall], 1, vec![heading(&one, &nine)]),
         (vec![&one, &four, "--reference", &nine], 0, vec![heading(&one, &nine), heading(&four, &nine)]),
         (vec![&one, &four, &nine, "--json"], 0, vec!["\"reference\": ".into(), "\"pairs\"".into()]),
-        (vec![&one, &four, "--json"], 0, vec!["\"intervals_overlap\"".into()]),
+        // Two runs are printed in the same form as three.
+        (
+            vec![&one, &four, "--json"],
+            0,
+            vec!["[\n  {\n    \"pairs\"".into(), "\"reference\": ".into(), "\"intervals_overlap\"".into()],
+        ),
         (vec![&one, &one], 0, vec!["this is one run twice".into()]),
         (vec![&of_one, &four], 0, vec!["new / old".into()]),
         (vec![&page, &four], 2, vec!["is a file: name the folder of a run".into()]),

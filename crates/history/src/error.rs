@@ -125,14 +125,12 @@ impl HistoryError {
     }
 
     /// Whether the machine is at fault and not the command.
-    pub const fn is_machine(&self) -> bool {
-        matches!(
-            self,
-            Self::Folder { .. }
-                | Self::Locked(_)
-                | Self::Full(_)
-                | Self::ReadOnly { .. }
-                | Self::Listen { .. }
-        )
+    pub fn is_machine(&self) -> bool {
+        match self {
+            Self::Folder { .. } | Self::Locked(_) | Self::Full(_) | Self::ReadOnly { .. } => true,
+            // What is no address at all is a word of the command.
+            Self::Listen { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
+            _ => false,
+        }
     }
 }

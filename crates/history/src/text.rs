@@ -314,6 +314,14 @@ pub(crate) fn error_rate(trends: &Trends) -> String {
         (1, _) => String::new(),
         (_, _) => format!("{found} of {tested} series changed. "),
     };
+    let within: usize = trends.series.iter().map(|series| series.within_clocks).sum();
+    if within > 0 {
+        let (is, it) = if within == 1 { (" is", "it is") } else { ("s are", "they are") };
+        let _ = write!(
+            text,
+            "{within} change{is} not named: {it} no larger than what is not known of the two hosts' clocks. "
+        );
+    }
     if tested > 0 {
         let _ = write!(
             text,

@@ -39,6 +39,9 @@ pub struct Value {
     pub ratio: Option<Ratio>,
     /// What the reader must know of it.
     pub marks: Vec<String>,
+    /// Between which two what is followed may lie because two hosts have two clocks; both are the value itself of one host.
+    #[serde(skip)]
+    clocks: (f64, f64),
 }
 
 /// A ratio with its 95 % interval.
@@ -100,6 +103,8 @@ pub struct Series {
     pub without_reference: usize,
     /// Changes, in the order of time.
     pub changes: Vec<Change>,
+    /// Changes that are no larger than what is not known of the clocks of two hosts: those are not named.
+    pub within_clocks: usize,
 }
 
 impl Series {
@@ -260,6 +265,7 @@ fn one<'a>(
         invalid: 0,
         without_reference: 0,
         changes: Vec::new(),
+        within_clocks: 0,
     };
     for stored in points {
         let point = &stored.point;
@@ -267,8 +273,9 @@ fn one<'a>(
             series.invalid += 1;
             continue;
         }
-        let ratio = divisor(stored).and_then(|of| ratio::of_points(point, of));
-        let ratio = ratio.filter(|ratio| ratio.value > 0.0);
+        let divided = divisor(stored).and_then(|of| Some((ratio::of_points(point, of)?, of)));
+        let divided = divided.filter(|(ratio, _)| ratio.value > 0.0);
+        let ratio = divided.map(|(ratio, _)| ratio);
         if reference.is_some() && ratio.is_none() {
             series.without_reference += 1;
             continue;
@@ -280,9 +287,25 @@ fn one<'a>(
             high: point.high,
             ratio: ratio.map(|r| Ratio { value: r.value, low: r.low, high: r.high }),
             marks: point.marks.iter().map(|mark| mark.text.clone()).collect(),
+            clocks: match divided {
+                Some((ratio, of)) if reference.is_some() => {
+                    let (own, to) = (by_clocks(point), by_clocks(of));
+                    (ratio.value * own.0 / to.1, ratio.value * own.1 / to.0)
+                }
+                _ => (point.value * by_clocks(point).0, point.value * by_clocks(point).1),
+            },
         });
     }
     series
+}
+
+/// How many times its value a point may be, at least and at most, because two hosts have two clocks.
+fn by_clocks(point: &Point) -> (f64, f64) {
+    if point.clock_error <= 0.0 {
+        return (1.0, 1.0);
+    }
+    let share = point.clock_error / point.value;
+    ((1.0 - share).max(0.0), 1.0 + share)
 }
 
 fn find_changes(trends: &mut Trends) {
@@ -312,8 +335,29 @@ fn find_changes(trends: &mut Trends) {
                 differs: differences(&trends.runs[&after_run], &trends.runs[&at_run]),
             }
         });
-        series.changes = changes.collect();
+        let all: Vec<Change> = changes.collect();
+        let (named, within): (Vec<_>, Vec<_>) =
+            all.into_iter().zip(beyond_clocks(series, &bounds)).partition(|(_, beyond)| *beyond);
+        series.changes = named.into_iter().map(|(change, _)| change).collect();
+        series.within_clocks = within.len();
     }
+}
+
+/// Of each change, whether it is more than what is not known of the clocks: the medians of both sides may be off by their error bars, and
+/// what lies within these says nothing of the firewall.
+fn beyond_clocks(series: &Series, bounds: &[usize]) -> Vec<bool> {
+    let ends: Vec<usize> = [0].iter().chain(bounds).chain(&[series.values.len()]).copied().collect();
+    let range = |part: &[usize]| {
+        let end = |of: fn(&Value) -> f64| {
+            let ends: Vec<f64> = series.values[part[0]..part[1]].iter().map(of).collect();
+            stats::median(&ends).unwrap_or(f64::NAN)
+        };
+        (end(|value| value.clocks.0), end(|value| value.clocks.1))
+    };
+    let ranges: Vec<(f64, f64)> = ends.windows(2).map(range).collect();
+    let of_one_host = series.values.iter().all(|value| value.clocks.0 == value.clocks.1);
+    let apart = |sides: &[(f64, f64)]| of_one_host || sides[0].1 < sides[1].0 || sides[1].1 < sides[0].0;
+    ranges.windows(2).map(apart).collect()
 }
 
 /// What else differs between two runs.

@@ -55,6 +55,35 @@ fn a_planted_change_is_found_where_it_is_with_what_else_changed() {
     }
 }
 
+/// Of two hosts, whose clocks are known to within so many ns.
+fn between_hosts(mut run: Results, error: f64) -> Results {
+    for point in run.points.iter_mut().filter(|point| point.metric == Metric::Throughput) {
+        point.clock_error = error;
+    }
+    run
+}
+
+#[test]
+fn a_change_that_clocks_could_have_made_is_not_named() {
+    let found = |error: f64, absolute: bool| {
+        let (_dir, store) = kept((0..16).map(|n| {
+            let run = run_at(n, if n < 9 { 1.0 } else { 1.1 } * noise(n));
+            let value = run.points.iter().find(|p| p.metric == Metric::Throughput).unwrap().value;
+            between_hosts(run, error * value)
+        }));
+        let found = trend::trends(&store, &Options { absolute, ..throughput() }).unwrap();
+        (found.series[0].changes.len(), found.series[0].within_clocks, text::trends(&found))
+    };
+    for absolute in [false, true] {
+        // Both firewalls' values have the error, and so a ratio has it twice.
+        let (named, within, _) = found(0.01, absolute);
+        assert_eq!((named, within), (1, 0), "absolute: {absolute}");
+        let (named, within, text) = found(0.10, absolute);
+        assert_eq!((named, within), (0, 1), "absolute: {absolute}");
+        assert!(text.contains("1 change is not named: it is no larger than what is not known"), "{text}");
+    }
+}
+
 #[test]
 fn no_change_is_found_where_there_is_none() {
     let (_dir, store) = kept((0..20).map(|n| run_at(n, noise(n))));

@@ -94,6 +94,12 @@ impl From<::otg::OtgError> for Failure {
         match error {
             ::otg::OtgError::Generator(error) => error.into(),
             ::otg::OtgError::Certificate(_) => Failure::Machine(error.to_string()),
+            // What is no address at all is a word of the command.
+            ::otg::OtgError::Listen { ref source, .. }
+                if source.kind() != std::io::ErrorKind::InvalidInput =>
+            {
+                Failure::Machine(error.to_string())
+            }
             other => Failure::Wrong(other.to_string()),
         }
     }

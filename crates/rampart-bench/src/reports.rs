@@ -51,7 +51,7 @@ struct Pair<'a> {
     intervals_overlap: Option<bool>,
 }
 
-/// One run against the reference, for `--json` of more than two.
+/// One run against the reference, for `--json`: a list of these, also of two runs.
 #[derive(serde::Serialize)]
 struct Against<'a> {
     reference: &'a str,
@@ -79,15 +79,10 @@ pub(crate) fn compare(
     let compared = named.zip(&new).map(|(name, new)| (name, compare::compare(&old, new))).collect();
     let several = Several { reference: reference.display().to_string(), others: compared };
     if json {
-        match several.others.as_slice() {
-            [(_, only)] => output::out_json(&pairs(only))?,
-            all => {
-                let against = |(run, comparison): &'_ (String, Comparison<'_>)| {
-                    json_of(&Against { reference: &several.reference, run, pairs: pairs(comparison) })
-                };
-                output::out_json(&all.iter().map(against).collect::<Result<Vec<_>, _>>()?)?;
-            }
-        }
+        let against = |(run, comparison): &'_ (String, Comparison<'_>)| {
+            json_of(&Against { reference: &several.reference, run, pairs: pairs(comparison) })
+        };
+        output::out_json(&several.others.iter().map(against).collect::<Result<Vec<_>, _>>()?)?;
     } else {
         output::out(&several.text(&output::terminal_options()));
     }
