@@ -12,8 +12,10 @@ use testkit::slowness;
 const TO_THE_SERVER: &str =
     "[[rules]]\nname = 'fleet'\nfrom = 'self'\nto = 'outside'\nservice = 'tcp/4222'\naction = 'allow'\n";
 const LOGGED: &str = "[[defaults]]\nfrom = 'inside'\nto = 'outside'\naction = 'deny'\nlog = true\n";
-/// Where the server listens, and where the second firewall reaches it by a link that no zone has.
-const SERVERS: [&str; 2] = ["nats://10.81.2.2:4222", "nats://10.82.0.1:4222"];
+/// Where a firewall reaches the server: the first by its zone outside, the others by links of their own, which no zone has.
+fn server_of_firewall(place: usize) -> String {
+    if place == 0 { "nats://10.81.2.2:4222".to_owned() } else { format!("nats://10.82.{place}.1:4222") }
+}
 
 /// Where `scripts/prepare test` puts the server: beside what is built.
 fn nats_server() -> PathBuf {
@@ -31,29 +33,32 @@ fn server_settings(store: &Path) -> String {
     let of = |name: &str| users.replace("zurich-1", name).replace("$2a$11$...", name);
     format!(
         "listen: \"0.0.0.0:4222\"\njetstream {{ store_dir: \"{}\" }}\nauthorization {{ users = [\n\
-         {{ user: director, password: director }}\n{}\n{} ] }}\n",
+         {{ user: director, password: director }}\n{}\n{}\n{} ] }}\n",
         store.display(),
         of("a"),
-        of("b")
+        of("b"),
+        of("c")
     )
 }
 
-/// Two firewalls of one group, and a server outside the first.
+/// Firewalls, `branches` unless a test says otherwise, and a server outside the first.
 struct Fleet {
-    beds: [Bed; 2],
+    beds: Vec<Bed>,
     key: String,
     public: String,
     _server: Background,
 }
 
 impl Fleet {
-    fn new() -> Self {
-        let beds = [Bed::new(), Bed::new()];
-        let far = beds[1].namespace("fw");
-        beds[0].ip("out", &["link", "add", "hub", "type", "veth", "peer", "name", "hub", "netns", &far]);
-        for (bed, host, address) in [(&beds[0], "out", "10.82.0.1/24"), (&beds[1], "fw", "10.82.0.2/24")] {
-            bed.ip(host, &["address", "add", address, "dev", "hub"]);
-            bed.ip(host, &["link", "set", "hub", "up"]);
+    fn new(firewalls: usize) -> Self {
+        let beds: Vec<Bed> = (0..firewalls).map(|_| Bed::new()).collect();
+        for (place, bed) in beds.iter().enumerate().skip(1) {
+            let (link, far) = (format!("hub{place}"), bed.namespace("fw"));
+            beds[0].ip("out", &["link", "add", &link, "type", "veth", "peer", "name", "hub", "netns", &far]);
+            for (bed, host, link, end) in [(&beds[0], "out", &*link, 1), (bed, "fw", "hub", 2)] {
+                bed.ip(host, &["address", "add", &format!("10.82.{place}.{end}/24"), "dev", link]);
+                bed.ip(host, &["link", "set", link, "up"]);
+            }
         }
         let settings = beds[0].folder.path().join("nats.conf").display().to_string();
         std::fs::write(&settings, server_settings(&beds[0].folder.path().join("jetstream"))).unwrap();
@@ -77,15 +82,25 @@ impl Fleet {
         let file = self.beds[of].folder.path().join(format!("{name}.toml"));
         let password = self.beds[of].folder.path().join(format!("{name}.password"));
         std::fs::write(&password, name).unwrap();
-        let agent = format!("[agent]\nname = '{name}'\ngroup = 'branches'\ntrust = ['{}']\n", self.public);
+        let group = if name == "c" { "offices" } else { "branches" };
+        let agent = format!("[agent]\nname = '{name}'\ngroup = '{group}'\ntrust = ['{}']\n", self.public);
         let text = format!(
             "server = '{}'\nuser = '{name}'\npassword_file = '{}'\n{}",
-            SERVERS[of],
+            server_of_firewall(of),
             password.display(),
             if name == "director" { "" } else { &agent },
         );
         std::fs::write(&file, text).unwrap();
         file.display().to_string()
+    }
+
+    /// Starts all firewalls with a policy, and a server behind each.
+    fn up(&self, policy: &str) -> Vec<Firewall> {
+        let up = |bed: &Bed| {
+            bed.serve(8080);
+            bed.up(policy, "auto")
+        };
+        self.beds.iter().map(up).collect()
     }
 
     fn start_agent(&self, of: usize, name: &str) -> Firewall {
@@ -101,8 +116,12 @@ impl Fleet {
     }
 
     fn apply(&self, policy: &str, key: &str, confirm: u32) -> (i32, String) {
+        self.apply_to("branches", policy, key, confirm)
+    }
+
+    fn apply_to(&self, group: &str, policy: &str, key: &str, confirm: u32) -> (i32, String) {
         let confirm = confirm.to_string();
-        self.run(&["apply", policy, "--group", "branches", "--key", key, "--confirm", &confirm])
+        self.run(&["apply", policy, "--group", group, "--key", key, "--confirm", &confirm])
     }
 
     fn report(&self, name: &str) -> Option<Value> {
@@ -120,14 +139,11 @@ impl Fleet {
 
 #[test]
 fn needs_root_a_group_takes_a_policy_together_or_not_at_all() {
-    let fleet = Fleet::new();
-    let [first, second] = &fleet.beds;
+    let fleet = Fleet::new(2);
+    let [first, second] = &fleet.beds[..] else { panic!("two") };
     let policy = |rules: &str, name: &str| first.policy(name, rules);
     let closed = policy(&format!("{TO_THE_SERVER}{LOGGED}"), "closed.toml");
-    let _firewalls = fleet.beds.each_ref().map(|bed| {
-        bed.serve(8080);
-        bed.up(&closed, "auto")
-    });
+    let _firewalls = fleet.up(&closed);
     let _a = fleet.start_agent(0, "a");
     until("the first agent is heard", || fleet.report("a").is_some());
 
@@ -170,9 +186,69 @@ fn needs_root_a_group_takes_a_policy_together_or_not_at_all() {
     }
 }
 
+/// Three firewalls, one of them of another group, and one whose agent is away while the policy of its group is replaced twice.
+#[test]
+fn needs_root_who_was_away_takes_the_newest_and_other_groups_take_nothing() {
+    let fleet = Fleet::new(3);
+    let [first, second, third] = &fleet.beds[..] else { panic!("three") };
+    let closed = first.policy("closed.toml", &format!("{TO_THE_SERVER}{LOGGED}"));
+    let open = first.policy("open.toml", &format!("{TO_THE_SERVER}{WEB}"));
+    let _firewalls = fleet.up(&closed);
+    let _a = fleet.start_agent(0, "a");
+    let mut away = fleet.start_agent(1, "b");
+    let _c = fleet.start_agent(2, "c");
+    for name in ["a", "b", "c"] {
+        until(&format!("{name} is heard"), || fleet.report(name).is_some());
+    }
+
+    // One group's policy is nothing to the other.
+    let (status, text) = fleet.apply(&open, &fleet.key, 600);
+    assert!(status == 0 && text.contains("in force at 2 firewalls and stays"), "{status}: {text}");
+    assert!(text.contains("sent to a, b\n"), "{text}");
+    for (bed, outcome) in [(first, Outcome::Answered), (second, Outcome::Answered), (third, Outcome::Silence)]
+    {
+        bed.expect(8080, outcome, "an order for branches");
+    }
+    assert_eq!(fleet.report("c").unwrap()["order_state"]["is"], "none");
+    let (status, text) = fleet.apply_to("offices", &open, &fleet.key, 600);
+    assert!(status == 0 && text.contains("in force at 1 firewall and stays"), "{status}: {text}");
+    third.expect(8080, Outcome::Answered, "an order for offices");
+    let made = |name: &str| fleet.report(name).unwrap()["order"].clone();
+    let of_offices = made("c");
+
+    // Who went a moment ago is waited for, and no firewall of the group keeps what not all of them took.
+    away.signal(nix::sys::signal::Signal::SIGKILL);
+    away.end();
+    let (status, text) = fleet.apply(&closed, &fleet.key, 10 * slowness());
+    assert!(status == 3 && text.contains("b: said nothing in time"), "{status}: {text}");
+    fleet.until_order_is("a", "rolled-back");
+    first.expect(8080, Outcome::Answered, "the policy before it");
+
+    // Who is stale is not waited for. The policy is replaced twice meanwhile.
+    let is_stale =
+        || fleet.run(&["status"]).1.lines().any(|line| line.starts_with("b ") && line.contains("stale"));
+    until("b is stale", is_stale);
+    for (policy, outcome) in [(&open, Outcome::Answered), (&closed, Outcome::Silence)] {
+        let (status, text) = fleet.apply(policy, &fleet.key, 600);
+        assert!(status == 0 && text.contains("in force at 1 firewall and stays"), "{status}: {text}");
+        assert!(text.contains("; b will take it when heard again"), "{text}");
+        first.expect(8080, outcome, "by order");
+    }
+    second.expect(8080, Outcome::Answered, "its firewall goes on without its agent");
+    let entries = || second.json(&["history"])["entries"].as_array().unwrap().len();
+    let before = entries();
+    let _b = fleet.start_agent(1, "b");
+    fleet.until_order_is("b", "confirmed");
+    second.expect(8080, Outcome::Silence, "the newest of its group");
+    assert_eq!(entries(), before + 1, "the newest alone");
+    assert_eq!(made("b"), made("a"), "one order holds at the whole group");
+    assert_eq!(made("c"), of_offices);
+    third.expect(8080, Outcome::Answered, "still the order for offices");
+}
+
 #[test]
 fn needs_root_a_fleet_says_how_it_is() {
-    let fleet = Fleet::new();
+    let fleet = Fleet::new(2);
     let bed = &fleet.beds[1];
     let (status, text) = fleet.run(&["status"]);
     assert_eq!((status, text.as_str()), (0, "no agent was ever heard\n"));
