@@ -20,6 +20,9 @@ pub const FILE_NAME: &str = "points.jsonl";
 pub struct Header {
     /// Always `rampart-bench/2`.
     pub schema: String,
+    /// The older schema that the results were read from, as in [`Results::converted_from`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converted_from: Option<String>,
     /// The suite's name.
     pub suite: String,
     /// `quick`, `standard` or `full`.
@@ -73,6 +76,7 @@ impl Header {
     pub fn of(results: &Results) -> Self {
         Self {
             schema: SCHEMA.into(),
+            converted_from: results.converted_from.clone(),
             suite: results.suite.clone(),
             profile: results.profile.clone(),
             seed: results.seed,
@@ -88,7 +92,7 @@ impl Header {
     fn with(self, lines: Vec<Line>) -> Results {
         let mut results = Results {
             schema: self.schema,
-            converted_from: None,
+            converted_from: self.converted_from,
             suite: self.suite,
             profile: self.profile,
             seed: self.seed,

@@ -64,6 +64,7 @@ pub use parameters::Key;
 #[cfg(test)]
 pub(crate) use parameters::keys;
 pub(crate) use parameters::{Parameters, own_keys};
+pub(crate) use rate::held;
 pub use rate::{RateOf, RateSpec};
 pub use recovery::{OverloadRecoverySpec, ResetRecoverySpec};
 pub use replacement::ReplacementSpec;
@@ -71,6 +72,7 @@ pub use resets::ResetsSpec;
 pub use spec::{Flood, Preset, SearchSpec};
 pub use steady::{FloodTime, SteadySpec};
 pub use throughput::ThroughputSpec;
+pub(crate) use times::mean;
 pub use transactions::TransactionsSpec;
 
 use crate::connections::{CloseBy, ConnectionShape};

@@ -138,7 +138,7 @@ impl Rate {
 }
 
 /// A count a second at the rate that the firewall holds, which is lower than that of the trial where a queue took connections in.
-fn held(count: u64, outcome: &TrialOutcome) -> f64 {
+pub(crate) fn held(count: u64, outcome: &TrialOutcome) -> f64 {
     count as f64 * outcome.held_rate() / outcome.ledger.received.max(1) as f64
 }
 

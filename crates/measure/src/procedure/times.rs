@@ -4,7 +4,7 @@ use crate::results::LatencySummary;
 use crate::trial::TrialOutcome;
 
 /// The mean of all samples behind some summaries in ns; `None` where there are none.
-pub(super) fn mean(summaries: impl Iterator<Item = LatencySummary>) -> Option<f64> {
+pub(crate) fn mean(summaries: impl Iterator<Item = LatencySummary>) -> Option<f64> {
     let (mut count, mut sum) = (0.0, 0.0);
     for summary in summaries {
         count += summary.count as f64;

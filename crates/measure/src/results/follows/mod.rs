@@ -9,7 +9,7 @@ mod marks;
 mod tests;
 mod values;
 
-use super::{Metric, Point, Reading, Results, Run, Sent, Trial};
+use super::{Mark, MarkKind, Metric, Point, Reading, Results, Run, Sent, Trial};
 use crate::campaign::points::{COST, NOT_MEASURED, TRANSFER_TIME_RATIO, estimated, widened};
 use crate::trial::{FrameOutcome, TrialOutcome, WorkloadOutcome};
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ impl Results {
             if point.rounds.is_empty() {
                 return Some("it is valid and has no round".into());
             }
-        } else if point.marks.is_empty() {
+        } else if !says_why(point) {
             return Some("it is invalid and does not say why".into());
         }
         let trials = trials_of(point);
@@ -113,6 +113,13 @@ impl Results {
             })
             .or_else(|| values::of_rounds(point, trials))
     }
+}
+
+/// Whether an invalid point has a reason. One that keeps its value was given up for a mark that costs it.
+fn says_why(point: &Point) -> bool {
+    let costs = |mark: &Mark| mark.kind.invalidates();
+    let explains = |mark: &Mark| costs(mark) || (mark.kind == MarkKind::Note && point.value == 0.0);
+    point.marks.iter().any(explains)
 }
 
 /// What a point is, for its reader.
@@ -199,8 +206,7 @@ fn estimate(point: &Point, trials: &[(&Trial, TrialOutcome)]) -> Option<String> 
 /// The rounds that have a value. One that has none stands there as 0, with a mark of its own.
 fn measured_rounds(point: &Point) -> Vec<f64> {
     let lost = |round: usize| {
-        let marked =
-            |mark: &super::Mark| mark.round.map_or(point.rounds.len() == 1, |of| of as usize == round);
+        let marked = |mark: &Mark| mark.round.map_or(point.rounds.len() == 1, |of| of as usize == round);
         point.rounds[round] == 0.0 && point.marks.iter().any(|m| marked(m) && m.text.contains(NOT_MEASURED))
     };
     (0..point.rounds.len()).filter(|round| !lost(*round)).map(|round| point.rounds[round]).collect()

@@ -152,7 +152,7 @@ fn what_was_taken_out_is_missed() {
             (
                 "the names of trials",
                 |r| at(r, "slow", Metric::Throughput).deciding.clear(),
-                "it rests on no trial",
+                "it is valid and rests on no trial",
             ),
             (
                 "the rounds",
@@ -168,7 +168,7 @@ fn what_was_taken_out_is_missed() {
             (
                 "a mark",
                 |r| at(r, "fast", Metric::Throughput).marks.clear(),
-                "the mark is missing that its value is 98 %",
+                "of what passes without a firewall",
             ),
             ("a ledger", |r| decided(r).detail = None, "a trial that it rests on has no ledger"),
             (

@@ -6,7 +6,7 @@ use super::near;
 use crate::campaign::WIRE;
 use crate::campaign::points::AgainstWire;
 use crate::open_loop::Sustained;
-use crate::procedure::counted_loss;
+use crate::procedure::{counted_loss, held, mean};
 use crate::stats::median;
 use crate::trial::TrialOutcome;
 
@@ -85,10 +85,19 @@ fn expected(
                 _ => Some(o.received_bits() as f64 / o.seconds),
             }
         }),
-        (Metric::ConnectionRate | Metric::TransactionRate | Metric::TeardownRate, Sent::Connections)
-            if search.is_some() =>
-        {
+        (Metric::ConnectionRate, Sent::Connections) if search.is_some() => {
             searched(point, search, middle(&|o| Some(o.held_rate()))?)
+        }
+        (Metric::TransactionRate, Sent::Connections) => {
+            exactly(&|o| Some(held(o.connections()?.transactions, o)))
+        }
+        (Metric::TeardownRate, Sent::Connections) => exactly(&|o| Some(held(o.connections()?.closed, o))),
+        // A fixed rate has the mean of its samples.
+        (Metric::EstablishmentTime, _) if search.is_some() => {
+            mean(outcomes.iter().filter_map(|o| o.connections()?.times.established_ns)).map(Expected::Value)
+        }
+        (Metric::TeardownTime, _) => {
+            mean(outcomes.iter().filter_map(|o| o.connections()?.times.teardown_ns)).map(Expected::Value)
         }
         (Metric::ConnectionRate, Sent::Application) => {
             searched(point, search, middle(&|o| Some(sustained(o)?.held_rate()))?)
