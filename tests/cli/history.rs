@@ -149,6 +149,97 @@ fn serve_says_where_it_serves_and_ends_when_it_is_asked_to() {
     }
 }
 
+/// A run as today's bench leaves it: three firewalls, one cell.
+const NEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/tests/data/schema-2");
+
+/// Its results with a change, in a folder.
+fn edited(folder: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+    let text = std::fs::read_to_string(Path::new(NEW).join("results.json")).unwrap();
+    let mut results = serde_json::from_str(&text).unwrap();
+    change(&mut results);
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("results.json"), results.to_string()).unwrap();
+}
+
+#[test]
+fn results_that_were_edited_are_refused_with_the_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, folder) = (dir.path().join("history.sqlite"), dir.path().join("edited"));
+    let bench = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        command.args(arguments).env("RAMPART_BENCH_HISTORY", &file).env("NO_COLOR", "1").output().unwrap()
+    };
+    let path = folder.to_str().unwrap();
+    edited(&folder, |_| ());
+    check(&["report"], &bench(&["report", path]), 0, &["report.html"]);
+    check(&["import"], &bench(&["history", "import", path]), 0, &["kept as run 1"]);
+    type Change = fn(&mut serde_json::Value);
+    let rows: [(Change, &str); 5] = [
+        (
+            |r| r["points"][4]["value"] = 2e6.into(),
+            "points[4] (throughput of nftables in cell 0): its value is 2000000",
+        ),
+        (
+            |r| {
+                for value in ["value", "low", "high"] {
+                    r["points"][4][value] = 2e6.into();
+                }
+                r["points"][4]["rounds"] = [2e6, 2e6, 2e6].to_vec().into();
+            },
+            "points[4] (throughput of nftables in cell 0): round 1 is 2000000, and of its trials",
+        ),
+        (
+            |r| drop(r["runs"][1]["trials"].as_array_mut().unwrap().remove(0)),
+            "runs[1] (linux in cell 0): trial 0 is missing",
+        ),
+        (
+            |r| drop(r["points"][0].as_object_mut().unwrap().remove("marks")),
+            "points[0] (throughput of wire in cell 0): the mark is missing that other programs used",
+        ),
+        (
+            |r| r["points"][4]["valid"] = false.into(),
+            "points[4] (throughput of nftables in cell 0): it is invalid and does not say why",
+        ),
+    ];
+    for (change, said) in rows {
+        edited(&folder, |results| {
+            for point in results["points"].as_array_mut().unwrap() {
+                // What the machine did is no concern of a row but the one about it.
+                if point["marks"].is_null() {
+                    point["marks"] = serde_json::json!([]);
+                }
+            }
+            change(results);
+        });
+        let all = ["was changed after the run", said];
+        for arguments in [
+            &["report", path][..],
+            &["compare", NEW, path],
+            &["compare", path, NEW, "--json"],
+            &["history", "import", path],
+        ] {
+            check(arguments, &bench(arguments), 2, &all);
+        }
+        // The pages of `serve` show the report of a run that is kept by its folder.
+        let mut server = Command::new(env!("CARGO_BIN_EXE_rampart-bench"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--history", file.to_str().unwrap()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+        let page = Command::new("curl")
+            .args(["-sS", "--max-time", "30", &format!("http://{address}/runs/1/report")])
+            .output()
+            .unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let page = String::from_utf8_lossy(&page.stdout).into_owned();
+        assert!(page.contains("has no report to show") && page.contains(said), "{said}: {page}");
+    }
+}
+
 /// Two programs that write the same history at once, and one that reads it meanwhile: each waits for the others, and nothing is lost.
 #[test]
 fn several_processes_use_one_history_at_once() {
