@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testkit::namespace::{Background, Namespace};
 use testkit::slowness;
 
-const SERVER: &str = "10.83.1.1:4222";
+pub(crate) const SERVER: &str = "10.83.1.1:4222";
 
 /// Where `scripts/prepare test` puts the server: beside what is built.
 fn nats_server() -> String {
@@ -19,20 +19,25 @@ fn nats_server() -> String {
     program.display().to_string()
 }
 
-struct Hosts {
-    folder: tempfile::TempDir,
-    hub: Namespace,
-    hosts: [Namespace; 2],
+pub(crate) struct Hosts {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) hub: Namespace,
+    pub(crate) hosts: [Namespace; 2],
     middle: Namespace,
     _server: Background,
 }
 
 /// An agent that is killed with the test.
-struct Running(Child, PathBuf);
+pub(crate) struct Running(Child, PathBuf);
 
 impl Running {
-    fn says(&self, text: &str) -> bool {
-        std::fs::read_to_string(&self.1).unwrap().contains(text)
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.count(text) > 0
+    }
+
+    /// How often it has said that.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        std::fs::read_to_string(&self.1).unwrap().matches(text).count()
     }
 }
 
@@ -43,7 +48,7 @@ impl Drop for Running {
     }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < Duration::from_secs(60) * slowness(), "never: {what}");
@@ -52,7 +57,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 impl Hosts {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [hub, left, right, middle] = ["hub", "left", "right", "box"].map(Namespace::create);
         for (host, port, gateway, next, prefix, hub_address, own) in [
@@ -102,8 +107,11 @@ impl Hosts {
         command
     }
 
-    fn agent(&self, place: usize) -> Running {
-        let name = ["left", "right"][place];
+    pub(crate) fn agent(&self, place: usize) -> Running {
+        self.agent_named(place, ["left", "right"][place])
+    }
+
+    pub(crate) fn agent_named(&self, place: usize, name: &str) -> Running {
         let (key, url) = (self.path("bench.key"), format!("nats://{SERVER}"));
         let words = ["agent", "--name", name, "--port", "test", "--server", &url, "--key", &key];
         let said = self.folder.path().join(format!("{name}.txt"));
@@ -113,7 +121,7 @@ impl Hosts {
         agent
     }
 
-    fn lead(&self, suite: &Path, out: &str, key: &str, more: &[&str]) -> Command {
+    pub(crate) fn lead(&self, suite: &Path, out: &str, key: &str, more: &[&str]) -> Command {
         let (key, url, out) = (self.path(key), format!("nats://{SERVER}"), self.path(out));
         let words =
             ["run", suite.to_str().unwrap(), "--agents", "left,right", "--server", &url, "--key", &key];
@@ -123,12 +131,19 @@ impl Hosts {
         command
     }
 
-    fn run(&self, suite: &Path, out: &str, key: &str, more: &[&str]) -> Output {
+    pub(crate) fn run(&self, suite: &Path, out: &str, key: &str, more: &[&str]) -> Output {
         self.lead(suite, out, key, more).output().unwrap()
     }
 
+    /// Frames that the box has sent to the hostile side.
+    pub(crate) fn forwarded(&self) -> u64 {
+        let text = self.middle.run("ip", &["-s", "-j", "link", "show", "dev", "far"]);
+        let link: serde_json::Value = serde_json::from_str(&text).unwrap();
+        link[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
+    }
+
     /// Whether nothing of the bench is at a host's port.
-    fn is_at_rest(&self, place: usize) -> bool {
+    pub(crate) fn is_at_rest(&self, place: usize) -> bool {
         let port = self.hosts[place].run("ip", &["-d", "address", "show", "dev", "test"]);
         !port.contains("xdp") && !port.contains("198.1")
     }
@@ -182,13 +197,8 @@ fn a_measurement_has_its_ports_at_two_hosts() {
     // One agent dies in the middle of a trial: no value, and the other one is at rest.
     let long = suite(hosts.folder.path(), &["linux"], 60.0, "procedure = \"latency\"\nloads = [2000]");
     let leader = hosts.lead(&long, "killed", "bench.key", &[]).spawn().unwrap();
-    let forwarded = || {
-        let text = hosts.middle.run("ip", &["-s", "-j", "link", "show", "dev", "far"]);
-        let link: serde_json::Value = serde_json::from_str(&text).unwrap();
-        link[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
-    };
-    let before = forwarded();
-    until("the trial is under way", || forwarded() > before + 200);
+    let before = hosts.forwarded();
+    until("the trial is under way", || hosts.forwarded() > before + 200);
     agents[1].0.kill().unwrap();
     let output = leader.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", shown(&output));

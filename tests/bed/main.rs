@@ -10,6 +10,7 @@ mod application;
 mod bulk;
 mod connections;
 mod external;
+mod false_agents;
 mod kept;
 mod liars;
 mod lies;
