@@ -93,6 +93,26 @@ fn the_package_has_the_program_and_all_that_belongs_to_it() {
     assert_eq!(content.lines().find(|line| !line.contains(" root/root ")), None);
 }
 
+/// A line that is no setting is passed over by systemd with a word in a log that nobody reads, and of two of a kind one may undo the other.
+#[test]
+fn units_say_everything_once() {
+    let folder = tree().join("packaging/rampart");
+    for name in ["rampart.service", "rampart-web.service", "rampart-agent.service"] {
+        let unit = std::fs::read_to_string(folder.join(name)).unwrap();
+        let mut seen = Vec::new();
+        for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
+            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{name}: {line}"));
+            assert!(key.chars().all(|c| c.is_ascii_alphanumeric()), "{name}: {line}");
+            assert!(!seen.contains(&key), "{name} says {key} twice");
+            if key == "CapabilityBoundingSet" {
+                assert!(value.split_terminator(' ').all(|word| word.starts_with("CAP_")), "{name}: {line}");
+            }
+            seen.push(key);
+        }
+        assert!(seen.contains(&"CapabilityBoundingSet") && seen.contains(&"SystemCallFilter"), "{name}");
+    }
+}
+
 /// Programs that the scripts call, which write down how they are called.
 fn stand_ins(folder: &Path, sshd: &str) -> String {
     for (name, says) in [
