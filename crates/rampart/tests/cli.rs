@@ -215,6 +215,8 @@ fn arguments_that_make_no_sense_are_refused() {
         (vec!["log", "--kept", "--socket", "x"], "cannot be used with"),
         (vec!["history", "--kept", "--socket", "x"], "cannot be used with"),
         (vec!["diff", "--kept", "--socket", "x"], "cannot be used with"),
+        // It has no end, and no end of a line.
+        (vec!["explain", &home, "--packets", "/dev/zero"], "/dev/zero:1: the line has more than 65536 bytes"),
         (vec!["explain", &home, "--packets", "-", "--to", "outside"], "cannot be used with"),
         (vec!["explain", &home, "--packets", "-", "--dport", "22"], "cannot be used with"),
         (vec!["explain", &home, "--packets", "-", "--sport", "22"], "cannot be used with"),

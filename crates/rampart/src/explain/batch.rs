@@ -11,7 +11,7 @@ use policy::model::Action;
 use policy::tables::Tables;
 use serde_json::json;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,15 +25,21 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
     let lists = ListTable::build(&lists.iter().collect::<Vec<_>>())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let cannot = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", file.display()));
-    let input: Box<dyn BufRead> = if file == Path::new("-") {
+    let mut input: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
         Box::new(BufReader::new(File::open(file).map_err(cannot)?))
     };
     let mut output = crate::output::Output;
     let mut all_answered = true;
-    for (number, text) in (1..).zip(input.lines()) {
-        let text = text.map_err(cannot)?;
+    for number in 1.. {
+        let Some(text) = next_line(&mut input).map_err(cannot)? else { break };
+        if text.len() as u64 > LONGEST {
+            let place = format!("{}:{number}", file.display());
+            return Err(Failure::Wrong(format!(
+                "{place}: the line has more than {LONGEST} bytes, which no packet takes"
+            )));
+        }
         if text.trim().is_empty() {
             continue;
         }
@@ -69,6 +75,20 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         }
     }
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The longest line of a packet, in bytes, and far more than one takes. A file without ends of lines may have no end itself.
+const LONGEST: u64 = 65_536;
+
+/// The next line, or as much of a longer one as shows that it is longer; `None` behind the last.
+fn next_line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    if input.take(LONGEST + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    String::from_utf8(line)
+        .map(Some)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }
 
 /// The same where a list decides, by its place: `deny list:bad`.
