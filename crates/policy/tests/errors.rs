@@ -527,12 +527,12 @@ fn what_names_a_definition_that_was_refused_is_not_refused_for_that() {
         (
             "an object's form",
             format!("[objects]\na = 5\n{}", rule("from = \"in\"\nto = \"out\"\nsource = \"a\"")),
-            "`a` must be a text or a list of texts, not an integer",
+            "`a` must be a string, or strings in [ ], not an integer",
         ),
         (
             "a service's form",
             format!("[services]\na = true\n{}", rule("from = \"in\"\nto = \"out\"\nservice = \"a\"")),
-            "`a` must be a text or a list of texts, not a boolean",
+            "`a` must be a string, or strings in [ ], not a boolean",
         ),
         (
             "a schedule's form",
