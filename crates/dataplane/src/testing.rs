@@ -3,6 +3,7 @@
 
 use crate::DataplaneError;
 use crate::contexts;
+use crate::earlier::Secret;
 use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{LocalKind, MARK, change, local_key};
 use crate::loading::{Before, again};
@@ -22,6 +23,18 @@ pub(crate) fn object(built: &'static [u8]) -> &'static [u8] {
     static MUTANT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let read = || std::env::var_os("RAMPART_MUTANT").and_then(|path| std::fs::read(path).ok());
     MUTANT.get_or_init(read).as_deref().unwrap_or(built)
+}
+
+/// In the place of a secret where the clock is held: which ports and places collide is the same each time, so that no test passes or fails by
+/// chance. The numbers are those of a seed (SplitMix64).
+pub(crate) fn secret() -> Secret {
+    let mut state: u64 = 0x5261_6d70_6172_7421;
+    std::array::from_fn(|_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    })
 }
 
 /// What a program says about a packet, in the words of either hook.
@@ -214,8 +227,8 @@ impl Firewall {
         run.map_err(DataplaneError::system("asking the policy's tables"))
     }
 
-    /// Loads the programs as [`Firewall::load_for`] does, with a clock that stands still until [`Firewall::set_clock`] moves it. What a
-    /// test finds then depends neither on the machine's speed nor on what else the machine does. Such a firewall is only handed packets:
+    /// Loads the programs as [`Firewall::load_for`] does, with a clock that stands still until [`Firewall::set_clock`] moves it, and a
+    /// secret that is none. What a test finds then depends neither on the machine's speed nor on what else the machine does, nor on chance. Such a firewall is only handed packets:
     /// interfaces get no program for what the machine sends, because verifying it would take half of the time that loading takes.
     ///
     /// # Errors
