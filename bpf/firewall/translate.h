@@ -4,6 +4,8 @@
  * (RFC 1624). A fragment that is not the first has addresses alone. An ICMP error quotes a packet as it left here, so its quote becomes
  * what the sender of that packet sent (RFC 5508 section 4).
  *
+ * Fragments get another identification as well, because several sources have one address outside.
+ *
  * A packet that has to be translated and cannot be is dropped: it would leave with an address that nobody outside may see.
  */
 #ifndef RAMPART_FIREWALL_TRANSLATE_H
@@ -224,6 +226,49 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 	return change_addresses(&f, p->network, sender, flow->address[s]);
 }
 
+/*
+ * Several sources have one address outside, and whoever puts their datagrams together tells them apart by identification alone: two of one
+ * number would be mixed up, and a source could put its parts into the datagrams of another. So each source's numbers are moved by a secret of
+ * its own. They stay as different among themselves as they were (RFC 6864 section 5.2), and an error quotes what its receiver sent.
+ */
+static __always_inline int move_identification(void *ctx, const struct packet *p, const struct flow *flow, const enum hook hook)
+{
+	__u32 is_error = !!(p->flags & PACKET_ICMP_ERROR), s = (p->side & 1) ^ is_error;
+	__be32 inside = flow->address[s];
+	struct frame f = frame_of(ctx, hook);
+	struct ipv4 *ip = bytes_at(&f, is_error ? p->transport + ICMP_BEGIN : p->network, IPV4_BYTES);
+	__u16 by, id;
+
+	if (!ip)
+		return -1;
+	if (!(ip->fragment & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET)) || alias_address(flow, s) == inside)
+		return 0;
+	by = mix(secret[9], inside) >> 48;
+	id = is_error ? ip->id - by : ip->id + by;
+	ip->check = checksum_after(ip->check, sum_change_short(ip->id, id));
+	ip->id = id;
+	return 0;
+}
+
+/* By themselves, because the stack is short. */
+__noinline int move_identification_xdp(struct xdp_md *ctx, struct packet *p, struct flow *flow)
+{
+	return p && flow ? move_identification(ctx, p, flow, HOOK_XDP) : -1;
+}
+
+__noinline int move_identification_tc(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+{
+	return p && flow ? move_identification(ctx, p, flow, HOOK_TC) : -1;
+}
+
+static __always_inline int move_identification_at(void *ctx, const struct packet *p, const struct flow *flow, const enum hook hook)
+{
+	if (!(p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)))
+		return 0;
+	return hook == HOOK_XDP ? move_identification_xdp(ctx, (struct packet *)p, (struct flow *)flow)
+				: move_identification_tc(ctx, (struct packet *)p, (struct flow *)flow);
+}
+
 static __always_inline int translate(void *ctx, const struct packet *p, const enum hook hook)
 {
 	const struct flow *flow = changed_flow(p);
@@ -241,7 +286,7 @@ static __always_inline int translate(void *ctx, const struct packet *p, const en
 		failed = change_error(ctx, p, flow, hook);
 	else
 		failed = change_packet(ctx, p, flow, hook);
-	return failed ? REASON_UNTRANSLATABLE : 0;
+	return failed || move_identification_at(ctx, p, flow, hook) ? REASON_UNTRANSLATABLE : 0;
 }
 
 /* By themselves, because few flows are translated. 0, or why the packet is dropped. */

@@ -352,6 +352,50 @@ fn open(bed: &mut Bed, host: u8, port: u16) -> Result<u16, Fate> {
     }
 }
 
+/// RFC 6864 section 5.2: whoever puts the datagrams of hosts with one address together knows them by their numbers alone. All fragments of a
+/// datagram have one, those of a host stay different, and an error quotes the number that its sender knows.
+#[test]
+fn needs_root_datagrams_of_two_hosts_with_one_number_have_two_outside() {
+    const NUMBER: u16 = 9;
+    for hook in HOOKS {
+        let mut bed = bed(hook);
+        let mut number = |host: u8, text: &str| {
+            let (fate, left) =
+                bed.send_and_see(Side::In, &frame(&format!("198.18.1.{host} > 198.18.2.2 {text}")));
+            assert_eq!(
+                (fate, &left[26..30]),
+                (Fate::Sent, &[198, 18, 2, 1][..]),
+                "{hook:?}, host {host}, {text}"
+            );
+            assert_eq!(testkit::packet::checksum(&left[14..34]), 0, "{hook:?}: the sum of the header");
+            u16::from_be_bytes([left[18], left[19]])
+        };
+        let outside = [2, 3, 20].map(|host| {
+            let outside = number(host, &format!("id={NUMBER} more udp 5000>53 data=16 says=40"));
+            assert_eq!(
+                number(host, &format!("id={NUMBER} offset=24 protocol=17 data=16")),
+                outside,
+                "{hook:?}: its rest"
+            );
+            let next = number(host, &format!("id={} more udp 5000>53 data=16 says=40", NUMBER + 256));
+            assert_ne!(next, outside, "{hook:?}: its next datagram");
+            assert_eq!(
+                number(host, "id=9 udp 5000>53 data=16"),
+                NUMBER,
+                "{hook:?}: what is whole keeps its number"
+            );
+            outside
+        });
+        assert_eq!(BTreeSet::from(outside).len(), outside.len(), "{hook:?}: {outside:?}");
+        let about = |source: &str, id: u16| {
+            format!("about {{ {source} > 198.18.2.2 id={id} more udp 5000>53 data=16 says=40 }}")
+        };
+        let error = format!("198.51.100.9 > 198.18.2.1 icmp 3/4 {}", about("198.18.2.1", outside[0]));
+        let expected = format!("in 198.51.100.9 > 198.18.1.2 icmp 3/4 {}", about("198.18.1.2", NUMBER));
+        assert_eq!(differs(&mut bed, "out", &error, &expected), None);
+    }
+}
+
 /// RFC 4787 REQ-2: a host has one address of a pool, whatever it talks to; hosts share the addresses.
 #[test]
 fn needs_root_a_host_keeps_its_address_of_a_pool() {
