@@ -193,7 +193,8 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 		return RELATED_FALSE;
 	if (is_proxied(flow) && s != (flow->initiator & 1))
 		quoted.sequence += shift_of(flow, quoted.record);
-	if (flow->protocol == PROTOCOL_TCP && !may_be_under_way(flow, s, quoted.sequence))
+	/* Our own kernel also speaks of segments that ended here, and that nobody has followed. */
+	if (flow->protocol == PROTOCOL_TCP && !(p->flags & PACKET_FROM_SELF) && !may_be_under_way(flow, s, quoted.sequence))
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
 	p->gateway = p->to == ZONE_SELF && is_of_gateway(flow) ? gateway_of(flow) : 0;

@@ -77,6 +77,17 @@ impl Crossing {
         Self { running: None, client, firewall, server }
     }
 
+    /// The kernel forwards, and asks.
+    pub(crate) fn build_with_kernel() -> Self {
+        let [client, firewall, server] = joined("toclient", Hook::Tc);
+        firewall.set(&[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")]);
+        let mut crossing =
+            Self::start([client, firewall, server], "toclient", Hook::Netfilter, &[Hook::Netfilter]);
+        let running = &mut crossing.running.as_mut().unwrap().firewall;
+        crossing.firewall.within(|| running.ports.open_netfilter().unwrap());
+        crossing
+    }
+
     fn start(namespaces: [Namespace; 3], device: &str, hook: Hook, loaded: &[Hook]) -> Self {
         let [client, firewall, server] = namespaces;
         let interfaces = [device, "toserver"].map(|device| firewall.ifindex(device));
@@ -129,8 +140,11 @@ impl Crossing {
         self.running().flows.matching(filter, now.into()).unwrap()
     }
 
-    /// Ends all flows.
+    /// Ends all flows that Rampart has.
     pub(crate) fn forget_flows(&mut self) {
+        if self.running.is_none() {
+            return;
+        }
         for flow in self.flows(&Filter::default()) {
             self.running().flows.end(flow.id).unwrap();
         }
