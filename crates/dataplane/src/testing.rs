@@ -4,6 +4,7 @@
 use crate::DataplaneError;
 use crate::contexts;
 use crate::earlier::Secret;
+use crate::early::Kept;
 use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{LocalKind, MARK, change, local_key};
 use crate::loading::{Before, again};
@@ -91,6 +92,7 @@ pub(crate) struct Testing {
     pub(crate) judge: Program,
     pub(crate) held_clock: Shared<u64>,
     pub(crate) held_ports: Shared<[u32; 2]>,
+    kept: Kept,
 }
 
 impl Testing {
@@ -107,7 +109,7 @@ impl Testing {
             netfilter: shared(&programs.netfilter)?,
         };
         let gate = again(&programs.gate)?;
-        Ok(Self { hooks, gate, judge, held_clock, held_ports })
+        Ok(Self { hooks, gate, judge, held_clock, held_ports, kept: Kept::default() })
     }
 }
 
@@ -247,6 +249,19 @@ impl Firewall {
         if let Some(early) = &mut self.early {
             early.keep_until(time);
         }
+    }
+
+    /// Does what [`Firewall::keep_early_fragments`] does in the background, but for sending: takes the fragments that came before their
+    /// first, and returns those whose first has come since, with the interfaces by which they came. The caller sends them in again.
+    ///
+    /// # Errors
+    /// The ring cannot be read, or somebody keeps them already.
+    pub fn due_fragments(&mut self, now: Duration) -> Result<Vec<(u32, Vec<u8>)>, DataplaneError> {
+        let doing = "taking early fragments";
+        let twice = || std::io::Error::other("somebody keeps them already");
+        let early = self.early.as_ref().ok_or_else(twice).map_err(DataplaneError::system(doing))?;
+        let (due, _) = early.due(&mut self.testing.kept, now).map_err(DataplaneError::system(doing))?;
+        Ok(due.into_iter().map(|fragment| (fragment.ifindex, fragment.frame)).collect())
     }
 
     /// Makes the firewall ask the kernel again where packets go.

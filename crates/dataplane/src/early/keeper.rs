@@ -1,6 +1,6 @@
 //! What the thread does that keeps early fragments.
 
-use super::kept::Kept;
+use super::kept::{Fragment, Kept};
 use super::{Arrived, Early};
 use crate::DataplaneError;
 use crate::attendant::{Attendant, Work};
@@ -23,6 +23,22 @@ impl Early {
     pub(crate) fn keep_in_background(self) -> Result<Attendant, DataplaneError> {
         Attendant::start(Keeping { early: self, kept: Kept::default() })
     }
+
+    /// Takes what has come. Returns what may go in again, and how many are given up.
+    pub(crate) fn due(&self, kept: &mut Kept, now: Duration) -> io::Result<(Vec<Fragment>, usize)> {
+        let (mut due, mut lost) = (Vec::new(), 0);
+        for arrived in self.take()? {
+            match arrived {
+                Arrived::Fragment(fragment) => lost += kept.keep(fragment),
+                Arrived::First(name) => {
+                    // What waited in the ring for a daemon to come is too old.
+                    lost += kept.expire(now);
+                    due.extend(kept.release(&name));
+                }
+            }
+        }
+        Ok((due, lost + kept.expire(now)))
+    }
 }
 
 impl Work for Keeping {
@@ -40,20 +56,9 @@ impl Work for Keeping {
     /// Takes what has come, sends in what may go, gives up what is over.
     fn turn(&mut self, now: Duration) -> io::Result<()> {
         let Self { early, kept } = self;
-        let mut lost = 0;
-        for arrived in early.take()? {
-            match arrived {
-                Arrived::Fragment(fragment) => lost += kept.keep(fragment),
-                // An interface that is gone takes no fragment.
-                Arrived::First(name) => {
-                    let failed = |fragment: &_| early.send_in(fragment).is_err();
-                    // What waited in the ring for a daemon to come is too old.
-                    lost += kept.expire(now);
-                    lost += kept.release(&name).iter().filter(|fragment| failed(fragment)).count();
-                }
-            }
-        }
-        lost += kept.expire(now);
+        let (due, lost) = early.due(kept, now)?;
+        // An interface that is gone takes no fragment.
+        let lost = lost + due.iter().filter(|fragment| early.send_in(fragment).is_err()).count();
         early.lose(lost)
     }
 

@@ -18,13 +18,13 @@ pub(super) const NO_NAME: Name = [0; size_of::<types::datagram_name>()];
 
 /// A fragment that came before its first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fragment {
+pub(crate) struct Fragment {
     /// When, on CLOCK_MONOTONIC.
     pub(super) at: Duration,
     pub(super) name: Name,
-    pub(super) ifindex: u32,
+    pub(crate) ifindex: u32,
     pub(super) is_at_xdp: bool,
-    pub(super) frame: Vec<u8>,
+    pub(crate) frame: Vec<u8>,
 }
 
 type Source = ([u8; 8], u8);
@@ -39,7 +39,7 @@ fn source_of(name: &Name) -> Source {
 
 /// Kept fragments by the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     next: u64,
     fragments: BTreeMap<u64, Fragment>,
     by_datagram: HashMap<Name, BTreeSet<u64>>,

@@ -9,6 +9,8 @@ use crate::DataplaneError;
 use crate::contexts;
 use crate::shared::{Program, Shared, bytes_of, from_bytes, publish};
 use crate::skeleton::types;
+#[cfg(feature = "testing")]
+pub(crate) use kept::Kept;
 use kept::{Fragment, NO_NAME, Name};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use std::sync::{Arc, Mutex, PoisonError};

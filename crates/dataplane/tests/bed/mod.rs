@@ -131,6 +131,16 @@ pub(crate) fn contents(policy: &Policy) -> Vec<AddressSet> {
     policy.lists.iter().map(|list| list.contents(AddressSet::default())).collect()
 }
 
+/// Puts a policy into force in a firewall as it is at a time.
+pub(crate) fn apply_to(firewall: &mut Firewall, text: &str, at: jiff::Timestamp) {
+    let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let tables = Tables::build(&policy, at).unwrap();
+    let lists = contents(&policy);
+    let lists = ListTable::build(&lists.iter().collect::<Vec<_>>()).unwrap();
+    firewall.policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
+    firewall.ports.set_bridges(&policy.bridges).unwrap();
+}
+
 /// The firewall's two links, and whom it knows behind them.
 pub(crate) const ENDS: &str = "link set in0 mtu 2000 up
 link set out0 mtu 2000 up
@@ -219,13 +229,7 @@ impl Bed {
 
     /// Puts a policy into force as it is at a time.
     pub(crate) fn apply_at(&mut self, text: &str, at: jiff::Timestamp) {
-        let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
-        let tables = Tables::build(&policy, at).unwrap();
-        let lists = contents(&policy);
-        let lists = ListTable::build(&lists.iter().collect::<Vec<_>>()).unwrap();
-        let firewall = self.firewall_mut();
-        firewall.policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
-        firewall.ports.set_bridges(&policy.bridges).unwrap();
+        apply_to(self.firewall_mut(), text, at);
     }
 
     /// Sends a frame in at a side.
