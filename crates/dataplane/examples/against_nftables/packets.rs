@@ -557,7 +557,7 @@ fn repair_transport(frame: &mut [u8], packet: &Read) {
 }
 
 /// The checksum of a transport header, of SCTP (RFC 9260 appendix A) and UDP-Lite too.
-fn sum_up(payload: &mut [u8], protocol: u8, source: IpAddr, destination: IpAddr) {
+pub(crate) fn sum_up(payload: &mut [u8], protocol: u8, source: IpAddr, destination: IpAddr) {
     match protocol {
         132 if payload.len() >= 12 => {
             payload[8..12].fill(0);
