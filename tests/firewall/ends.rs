@@ -98,6 +98,21 @@ fn real_ends_are_understood_through_a_masquerade() {
     }
 }
 
+/// Who begins anew by the same port, or with data in its SYN, has its handshake with the firewall, and its server another. A server's own SYN
+/// and answers that end on the way are of no such handshake. At XDP a client that does not speak first waits a second, so only half is asked.
+#[test]
+fn real_ends_are_understood_by_a_syn_proxy() {
+    for (hook, servers) in [(Hook::Xdp, &SERVER[..1]), (Hook::Tc, &SERVER)] {
+        let mut crossing = Crossing::build(hook);
+        crossing.set("[settings]\nsyn_proxy = \"on\"\n");
+        let cases = TIDY_CASES.into_iter().filter(|case| !["crossed", "traced"].contains(case));
+        for (case, server) in cases.flat_map(|case| servers.iter().map(move |server| (case, server))) {
+            assert_eq!(run(&crossing, case, server), "done", "{hook:?} {server} {case}");
+            crossing.forget_flows();
+        }
+    }
+}
+
 #[test]
 fn real_ends_are_understood_by_nftables() {
     for (case, fares, _) in CASES {
