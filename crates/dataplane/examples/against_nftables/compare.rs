@@ -14,8 +14,17 @@ pub(crate) fn print(kinds: &Kinds) {
     }
 }
 
+/// A frame from its last type on, as if it had no tags: who listens on the other side gets it without, too.
+fn untagged(mut frame: &[u8]) -> &[u8] {
+    while matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8])) {
+        frame = &frame[4..];
+    }
+    frame
+}
+
 /// An IP packet without what fills its frame up.
 fn packet_of(frame: &[u8]) -> &[u8] {
+    let frame = untagged(frame);
     let field =
         |at: usize| frame.get(at..at + 2).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
     let bytes = if frame.get(14).is_some_and(|first| first >> 4 == 4) { field(16) } else { 40 + field(18) };
@@ -34,6 +43,7 @@ pub(crate) fn theirs(seen: &Seen) -> String {
 
 /// What kind of packet came back.
 fn answer(frame: &[u8]) -> String {
+    let frame = untagged(frame);
     match (frame.get(14).map(|first| first >> 4), frame.get(23), frame.get(20)) {
         (Some(4), Some(1), _) => format!("icmp {}/{}", frame[34], frame[35]),
         (Some(6), _, Some(58)) => format!("icmp {}/{}", frame[54], frame[55]),

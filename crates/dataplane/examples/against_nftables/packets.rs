@@ -38,6 +38,14 @@ const EXTENSIONS: [(&str, u8, &[u8]); 14] = [
     ("mobility", 135, &[0, 0, 0, 0, 0, 0, 0]),
     ("shim6", 140, &[0, 0, 0, 0, 0, 0, 0]),
 ];
+/// Tags of VLANs, before the type of a frame.
+const TAGS: [(&str, &[u8]); 5] = [
+    ("priority tag", &[0x81, 0, 0xa0, 0]),
+    ("two priority tags", &[0x88, 0xa8, 0xa0, 0, 0x81, 0, 0xa0, 0]),
+    ("three priority tags", &[0x88, 0xa8, 0, 0, 0x81, 0, 0, 0, 0x81, 0, 0, 0]),
+    ("VLAN 7", &[0x81, 0, 0, 7]),
+    ("VLAN 7 behind a priority", &[0x88, 0xa8, 0, 0, 0x81, 0, 0, 7]),
+];
 /// Addresses that few hosts have, as source or destination.
 const ODD_IPV4: [&str; 18] = [
     "0.0.0.0",
@@ -149,6 +157,11 @@ impl Conversation {
         let mut words = vec![words];
         for _ in 0..[0, 0, 1, 1, 1, 2][self.random.below(6)] {
             words.extend(self.damage(&mut frame));
+        }
+        if self.random.is_one_in(20) {
+            let (name, tags) = TAGS[self.random.below(TAGS.len())];
+            frame.splice(12..12, tags.iter().copied());
+            words.push(name.to_owned());
         }
         Sent { words: words.join(", "), side, frame }
     }
