@@ -133,6 +133,21 @@ __noinline int remove_expired(struct flow *flow, __u32 use, __u64 tick)
 	return 1;
 }
 
+/* Ends a flow that has lost its address. Of a connection, both ends get a reset for whatever they send from now on, rather than wait: as after a start
+ * that could not take all flows over (refuse_stranger in core.h), and for as long as an end may be silent. */
+static __always_inline void end_lost(struct flow *flow, __u32 use, struct sweep *sweep)
+{
+	__u64 until = sweep->tick + settings.timeouts[FLOW_ESTABLISHED];
+	bool is_connection = flow->protocol == PROTOCOL_TCP;
+
+	if (!remove_flow(flow, use, END_FORCED))
+		return;
+	sweep->done++;
+	tally(TALLY_EXPIRED, 1);
+	if (is_connection && until > settings.strangers_until)
+		WRITE_ONCE(settings.strangers_until, until);
+}
+
 static int sweep_record(__u32 turn, struct sweep *sweep)
 {
 	__u32 record = sweep->first + turn;
@@ -145,10 +160,7 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 	if (flow->state == FLOW_FREE)
 		return 0;
 	if (has_lost_its_address(flow)) {
-		if (remove_flow(flow, use, END_FORCED)) {
-			sweep->done++;
-			tally(TALLY_EXPIRED, 1);
-		}
+		end_lost(flow, use, sweep);
 		return 0;
 	}
 	if (!is_expired(flow, sweep->tick, SWEEP_GRACE)) {

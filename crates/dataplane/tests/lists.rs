@@ -5,7 +5,7 @@
 mod bed;
 
 use bed::{Bed, Fate, POLICY, Side, contents};
-use dataplane::{DataplaneError, EventKind, Firewall, Hook, Reason, Settings, Tally};
+use dataplane::{DataplaneError, EventKind, Firewall, Hook, Reason, Settings, Tally, Tester, Verdict};
 use policy::address::AddressSet;
 use policy::interpret::Packet;
 use policy::lists::{DomainTables, ListTable, refusing};
@@ -15,6 +15,8 @@ use policy::{Policy, Tables};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use testkit::packet::{Frame, udp};
 
 const AT: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
@@ -223,6 +225,67 @@ fn needs_root_lists_stay_until_others_take_their_place_and_are_never_missing() {
     assert_eq!(bed.send(Side::In, &frame), Fate::Sent, "no lists any more");
     let refused = bed.firewall_mut().policies.apply(&tables, &with_list);
     assert!(matches!(refused, Err(DataplaneError::NoLists)), "{refused:?}");
+}
+
+/// Packets of each kind that a thread sends at least while lists are exchanged, and how often they are.
+const MEANWHILE: u64 = 10_000;
+const EXCHANGES: u32 = 60;
+
+/// An address that is on each of two lists is refused by every packet while one takes the other's place, and one that is on none passes with each,
+/// of a known flow and of new ones.
+#[test]
+fn needs_root_no_packet_is_judged_by_a_part_of_a_list_while_lists_are_exchanged() {
+    let _turn = testkit::turn();
+    for hook in HOOKS {
+        let text = listed("'203.0.113.1'");
+        let mut bed = Bed::with(hook, &Settings { flows: 65_536, rules: 64 }, &text);
+        let (policy, both) = (policy(&text), AddressSet::parse(IN).unwrap());
+        // Long ones, so that the address has another place in each, and the second is written while the first is asked.
+        let sets = [0, 40_000].map(|from| {
+            let others = AddressSet {
+                v4: RangeSet::of(scattered(from, 40_000).map(|a| (a, a))),
+                ..Default::default()
+            };
+            AddressSet::union(&[others, both.clone()])
+        });
+        let free = "198.18.1.3";
+        assert!(sets.iter().all(|set| ![free, OUT].iter().any(|it| set.contains(it.parse().unwrap()))));
+        let (is_over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        let fault = Mutex::new(None);
+        let (namespace, index) = (Arc::clone(bed.namespace()), bed.indices()[0]);
+        let send = |tester: Tester, source: &str, expected: Verdict| {
+            for number in 0u64.. {
+                if number >= MEANWHILE && is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                // Every other packet is of the same flow.
+                let port = if number % 2 == 0 { 7 } else { 1_000 + (number / 2 % 10_000) as u16 };
+                let frame = Side::In.addressed(&Frame::new(source, OUT, 17, udp((port, 9), 4)).bytes());
+                let found = tester.run(&frame, index, hook).unwrap();
+                if found != expected {
+                    fault
+                        .lock()
+                        .unwrap()
+                        .get_or_insert(format!("{hook:?}: {source} is {found:?}, packet {number}"));
+                }
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        apply(bed.firewall_mut(), &policy, &sets[..1]);
+        std::thread::scope(|scope| {
+            for (source, expected) in [(IN, Verdict::Drop), (free, Verdict::Sent)] {
+                let (tester, send, namespace) = (bed.firewall().tester(), &send, Arc::clone(&namespace));
+                scope.spawn(move || namespace.enter(|| send(tester, source, expected)));
+            }
+            let mut exchanged = 0;
+            while exchanged < EXCHANGES || sent.load(Ordering::Relaxed) < 2 * MEANWHILE {
+                exchanged += 1;
+                apply(bed.firewall_mut(), &policy, &sets[exchanged as usize % 2..][..1]);
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        assert_eq!(*fault.lock().unwrap(), None);
+    }
 }
 
 /// Zones of the bed, and rules of which the first two go by lists.

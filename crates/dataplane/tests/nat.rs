@@ -19,6 +19,8 @@ const MAPPING_POLICY: &str = include_str!("nat/mapping.toml");
 const MAPPING_ROWS: &str = include_str!("nat/mapping.txt");
 const PREFIX_POLICY: &str = include_str!("nat/prefix.toml");
 const PREFIX_ROWS: &str = include_str!("nat/prefix.txt");
+const OVERLAP_POLICY: &str = include_str!("nat/overlap.toml");
+const OVERLAP_ROWS: &str = include_str!("nat/overlap.txt");
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
 /// The bed with the hosts of the rows, and each interface's own address.
@@ -143,6 +145,11 @@ fn run_rows(make: impl Fn(Hook) -> Bed, rows: &str) -> BTreeSet<&str> {
 fn needs_root_every_row_leaves_as_it_says() {
     let met = run_rows(bed, ROWS);
     assert!(ROWS.lines().count() >= 75 && met.contains("nat-exhausted") && met.contains("untranslatable"));
+}
+
+#[test]
+fn needs_root_one_to_one_entries_that_overlap_are_as_the_rows_say() {
+    run_rows(|hook| bed_under(hook, OVERLAP_POLICY), OVERLAP_ROWS);
 }
 
 #[test]
@@ -491,6 +498,35 @@ fn needs_root_a_masquerade_ends_with_its_address_and_a_pool_does_not() {
             assert_eq!(fate, Fate::Dropped(Reason::Untranslatable), "{text}");
         }
     }
+}
+
+/// Whoever goes on with a connection that ended with the address that it had outside learns that it is over.
+#[test]
+fn needs_root_a_connection_that_lost_its_address_is_reset_by_what_it_sends() {
+    for hook in HOOKS {
+        let mut bed = bed(hook);
+        let data = frame("198.18.1.2 > 198.18.2.2 tcp 7>9 PA seq=11 ack=21 data=5");
+        for (side, text) in [
+            (Side::In, "198.18.1.2 > 198.18.2.2 tcp 7>9 S seq=10"),
+            (Side::Out, "198.18.2.2 > 198.18.2.1 tcp 9>7 SA seq=20 ack=11"),
+        ] {
+            assert_eq!(bed.send(side, &frame(text)), Fate::Sent, "{hook:?}: {text}");
+        }
+        assert_eq!(bed.send(Side::In, &data), Fate::Sent, "{hook:?}");
+        assert_eq!(bed.send(Side::In, &frame("198.18.1.2 > 198.18.2.2 udp 7>9")), Fate::Sent, "{hook:?}");
+        bed.firewall().remove_local_address("198.18.2.1".parse().unwrap()).unwrap();
+        assert_eq!(bed.firewall().flows.sweep().unwrap(), 2, "{hook:?}");
+        let (fate, left) = bed.send_and_see(Side::In, &data);
+        let reset = frame("198.18.2.2 > 198.18.1.2 id=0 df tcp 9>7 R window=0 seq=21");
+        assert_eq!((fate.words().as_str(), &left[14..]), ("tcp-no-flow!", &reset[14..]), "{hook:?}");
+    }
+    // Without a connection among them nobody gets resets.
+    let mut bed = bed(Hook::Tc);
+    assert_eq!(bed.send(Side::In, &frame("198.18.1.2 > 198.18.2.2 udp 7>9")), Fate::Sent);
+    bed.firewall().remove_local_address("198.18.2.1".parse().unwrap()).unwrap();
+    assert_eq!(bed.firewall().flows.sweep().unwrap(), 1);
+    let stranger = frame("198.18.1.2 > 198.18.2.2 tcp 7>9 A seq=11 ack=21");
+    assert_eq!(bed.send(Side::In, &stranger).words(), "tcp-no-flow");
 }
 
 /// What has the ends of a translated flow as they are outside cannot be opened beside it, and the other way round.

@@ -351,7 +351,7 @@ pub(crate) fn expect_denied(bed: &Bed, from: &Namespace, to: SocketAddr, what: &
     assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "{what}: {to}");
 }
 
-fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {
+pub(crate) fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {
     stream.set_read_timeout(Some(within)).unwrap();
     let mut byte = [0];
     match stream.write_all(b"x").and_then(|()| stream.read_exact(&mut byte)) {

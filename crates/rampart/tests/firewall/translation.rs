@@ -1,6 +1,8 @@
 //! Translated connections between real stacks, on both hooks: out by masquerade, in by port forwarding, from inside back to inside.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_from, expect_no_echo, serve, until};
+use crate::bed::{
+    Bed, INSIDE, OUTSIDE, Outcome, answer, echo_within, expect_echo, expect_from, serve, until,
+};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use testkit::slowness;
@@ -171,10 +173,16 @@ fn needs_root_translated_connections_live_as_long_as_their_address() {
     expect_echo(&mut stream, "under the next daemon");
     bed.ip("fw", &["address", "add", "10.81.2.3/24", "dev", "e0"]);
     bed.ip("fw", &["address", "del", "10.81.2.1/24", "dev", "e0"]);
+    // Some kernels take what came after the first address away with it.
+    bed.ip("fw", &["address", "replace", "10.81.2.3/24", "dev", "e0"]);
     bed.ip("out", &["neighbour", "add", "10.81.2.3", "lladdr", "02:00:00:00:02:01", "dev", "x"]);
     until("the flow is gone with its address", || bed.json(&["flows", "dport=9000"])["matched"] == 0);
-    expect_no_echo(&mut stream, "its address is gone");
-    drop(stream);
+    assert_eq!(
+        echo_within(&mut stream, answer()),
+        Outcome::Refused,
+        "who goes on with it learns that it is over"
+    );
+    expect_from(bed.host_of("in"), "10.81.2.2:9000", Outcome::Answered, "by the new address");
 }
 
 #[test]
@@ -299,5 +307,106 @@ fn needs_root_addresses_of_pools_are_found_on_both_hooks() {
             &["neighbour", "flush", "dev", "x", "nud", "reachable", "nud", "stale", "nud", "delay"],
         );
         expect_from(bed.host_of("out"), "10.81.2.60:80", Outcome::Answered, "without a daemon");
+    }
+}
+
+/// Forwardings to a server that is off, to a port where nobody listens, and to where no route leads.
+const DEAD: &str = "
+[[nat]]
+name = 'off'
+from = ['outside', 'inside']
+destination = '10.81.2.1'
+service = 'tcp/81'
+destination_to = '10.81.1.77:8080'
+
+[[nat]]
+name = 'closed'
+from = ['outside', 'inside']
+destination = '10.81.2.1'
+service = 'tcp/82'
+destination_to = '10.81.1.2:8082'
+
+[[nat]]
+name = 'far'
+from = ['outside', 'inside']
+destination = '10.81.2.1'
+service = 'tcp/83'
+destination_to = '10.99.0.1:8080'
+
+[[nat]]
+name = 'hairpin'
+from = 'inside'
+to = 'inside'
+masquerade = true
+
+[[rules]]
+name = 'in'
+from = ['outside', 'inside']
+to = 'inside'
+service = 'tcp/8080-8082'
+action = 'allow'
+log = true
+";
+
+/// Whoever asks hears at once what is known about the server, under the name that he has asked for; and no flow of it is left as open.
+#[test]
+fn needs_root_forwardings_to_servers_that_are_not_there_are_answered_on_both_hooks() {
+    for hook in ["tc", "xdp"] {
+        let bed = bed();
+        let policy = bed.policy("p.toml", DEAD);
+        let _firewall = bed.up(&policy, hook);
+        // Not from inside to the server that is off: the kernel's error about a neighbour goes to the address that a masquerade gave (decision 40).
+        for (host, port, why) in [
+            ("out", 81, "EHOSTUNREACH"),
+            ("out", 82, "ECONNREFUSED"),
+            ("out", 83, "ENETUNREACH"),
+            ("in", 82, "ECONNREFUSED"),
+            ("in", 83, "ENETUNREACH"),
+        ] {
+            let to: SocketAddr = format!("10.81.2.1:{port}").parse().unwrap();
+            let failed = bed.inside(host, || TcpStream::connect_timeout(&to, patience())).unwrap_err();
+            let errno = failed.raw_os_error().map(nix::errno::Errno::from_raw);
+            assert_eq!(
+                errno.map(|it| format!("{it:?}")).as_deref(),
+                Some(why),
+                "{hook} {host}: {failed} at {to}"
+            );
+        }
+        let log = bed.rampart(&["log"]).1;
+        assert!(log.contains("10.81.1.77"), "{log}");
+        let flows = bed.json(&["flows"]);
+        let flows = flows["flows"].as_array().unwrap();
+        assert!(flows.iter().all(|flow| flow["state"] != "established"), "{flows:?}");
+        assert!(flows.iter().any(|flow| flow["destination"] == "10.81.1.77"), "{flows:?}");
+        assert!(bed.dropped("no-route") >= 2, "{hook}: where no route leads no flow opens");
+    }
+}
+
+/// Addresses of pools and forwardings may be put at an interface and taken away again: flows go on, and new ones open.
+#[test]
+fn needs_root_addresses_of_pools_come_and_go_under_flows_on_both_hooks() {
+    for hook in ["tc", "xdp"] {
+        let bed = bed();
+        bed.serve(9000);
+        serve(bed.inside("in", || TcpListener::bind((INSIDE, 8080)).unwrap()));
+        let policy = bed.policy("p.toml", POOLS);
+        let _firewall = bed.up(&policy, hook);
+        let mut out = bed.connect(9000).unwrap();
+        let to: SocketAddr = "10.81.2.60:80".parse().unwrap();
+        let mut inwards = bed.inside("out", || TcpStream::connect_timeout(&to, patience())).unwrap();
+        for turn in ["add", "del", "add", "del"] {
+            for address in ["10.81.2.50/24", "10.81.2.51/24", "10.81.2.60/24"] {
+                bed.ip("fw", &["address", turn, address, "dev", "e0"]);
+            }
+            let what = format!("{hook}, {turn}");
+            bed.ip(
+                "out",
+                &["neighbour", "flush", "dev", "x", "nud", "reachable", "nud", "stale", "nud", "delay"],
+            );
+            expect_echo(&mut out, &what);
+            expect_echo(&mut inwards, &what);
+            bed.expect(9000, Outcome::Answered, &what);
+            expect_from(bed.host_of("out"), "10.81.2.60:80", Outcome::Answered, &what);
+        }
     }
 }
