@@ -36,6 +36,8 @@ pub struct Gateway {
     pub resolvers: Vec<SocketAddr>,
     /// Whether names are looked up.
     pub look_up: bool,
+    /// Whether names of clients are, for events.
+    pub client_names: bool,
     /// How long a decision is kept; zero is not at all.
     pub decisions: Duration,
     /// Whether servers learn the client's address.

@@ -70,7 +70,7 @@ tables! {
     GATEWAY "[gateways.NAME]" ["protocol", "mode", "listen", "servers", "rules", "reach", "ports", "connect_ports", "resolvers", "look_up",
                                "decisions", "forwarded_for", "connections", "connections_per_client", "head_bytes", "head_fields",
                                "head_time", "idle", "connect_time", "answer_time", "pooled", "data_ports", "to_servers",
-                               "forward_to", "local", "views", "cache", "rate", "users_file"];
+                               "forward_to", "local", "views", "cache", "rate", "users_file", "client_names"];
     GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "hosts_file", "paths", "methods", "schedule",
                                             "largest_request", "largest_answer", "server_name", "log", "enabled", "types", "private_answers",
                                             "content_types",

@@ -511,3 +511,26 @@ fn rules_about_sources_of_other_zones_never_decide() {
         assert_eq!((is_found, found.len()), (expected, usize::from(expected)), "{what}: {found:?}");
     }
 }
+
+/// Thousands of rules that match the same: the work has a bound, and what was not looked at is said. Without one this would take hours.
+#[test]
+fn rules_that_all_match_the_same_are_looked_at_within_bounds() {
+    const RULES: usize = 30_000;
+    let mut text = String::from("[zones]\na = { interfaces = 'e0' }\nb = { interfaces = 'e1' }\n");
+    for i in 0..RULES {
+        let action = ["allow", "deny"][i % 2];
+        text += &format!("[[rules]]\nname = 'r{i}'\nfrom = 'a'\nto = 'b'\naction = '{action}'\n");
+    }
+    let policy = Policy::parse("same", &text).unwrap();
+    let warnings = policy.warnings();
+    let count = |kind| warnings.iter().filter(|warning| warning.kind == kind).count();
+    let (undecided, known) =
+        (count(WarningKind::Undecided), count(WarningKind::Redundant) + count(WarningKind::Shadowed));
+    assert_eq!(undecided, 1, "{} warnings", warnings.len());
+    assert!((100..RULES).contains(&known), "{known}");
+    assert!(
+        warnings[0].problem.message.contains("rules above it ever decide is not known"),
+        "{:?}",
+        warnings[0]
+    );
+}

@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// number bounds the combinations of classes of several fields.
 const FEW: usize = 32;
 
+/// Steps of a test: it compares two rows in every field.
+pub(super) const TEST: u64 = 8;
+
 /// For each row of a form, the rows that share a class with it in every field where the row has few classes.
 pub(super) struct Candidates {
     store: Store,
@@ -44,7 +47,7 @@ impl Candidates {
         Self { store, fields, rows: form.rules.len() }
     }
 
-    /// The other rows that pass a test and may overlap a row, in order. Each test takes one step of the budget.
+    /// The other rows that pass a test and may overlap a row, in order. Each test takes [`TEST`] steps of the budget.
     pub(super) fn of_row(&self, row: usize, budget: &mut u64, test: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
         for field in &self.fields {
@@ -60,18 +63,21 @@ impl Candidates {
                 combinations = combinations.iter().flat_map(|c| field.with(c, classes)).collect();
             }
         }
+        let passes = |other: &usize| *other != row && test(*other);
+        // An empty combination has every row.
+        if combinations.iter().any(Vec::is_empty) {
+            *budget = budget.saturating_sub(TEST * self.rows as u64);
+            return (0..self.rows).filter(passes).collect();
+        }
         let rows = self.in_common(&combinations);
-        *budget = budget.saturating_sub(rows.len() as u64);
-        rows.into_iter().filter(|other| *other != row && test(*other)).collect()
+        *budget = budget.saturating_sub(TEST * rows.len() as u64);
+        rows.into_iter().filter(passes).collect()
     }
 
-    /// The rows that all vectors of at least one combination have, in order. An empty combination has every row.
+    /// The rows that all vectors of at least one combination have, in order.
     fn in_common(&self, combinations: &[Vec<&[u32]>]) -> Vec<usize> {
         let mut found = Vec::new();
         for vectors in combinations {
-            if vectors.is_empty() {
-                return (0..self.rows).collect();
-            }
             self.store.bits_in_common(vectors, &mut found);
         }
         found.sort_unstable();

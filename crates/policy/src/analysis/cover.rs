@@ -7,6 +7,7 @@
 
 use super::{Product, Products};
 use crate::ranges::{Point, RangeSet};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// Steps that a whole policy may take, which is some seconds. A step is one range of one rule.
@@ -130,7 +131,9 @@ impl<'p> Search<'_, 'p> {
         }
         for region in regions(own, &part, &set, &mut self.steps) {
             let mut here = [whole.as_slice(), &region].concat();
-            here.sort_unstable();
+            // Both are in order, and a stable sort knows that.
+            here.sort();
+            self.steps = self.steps.saturating_sub(here.len() as u64);
             if !self.go_on(&here, next, family) {
                 return false;
             }
@@ -150,13 +153,13 @@ impl<'p> Search<'_, 'p> {
     }
 }
 
-/// The different selections of rows that have a value of a set, each once. When the steps run out, some are missing.
+/// The different selections of rows that have a value of a set, each once, in the order of the values. When the steps run out, some are missing.
 fn regions<'s, T: Point + 's>(
     own: &RangeSet<T>,
     rows: &[usize],
     set: &impl Fn(usize) -> &'s RangeSet<T>,
     steps: &mut u64,
-) -> BTreeSet<Vec<usize>> {
+) -> Vec<Vec<usize>> {
     let mut boundaries: Vec<(T, usize)> = Vec::new();
     for row in rows {
         for (first, last) in set(*row).ranges() {
@@ -164,26 +167,34 @@ fn regions<'s, T: Point + 's>(
             boundaries.extend(last.next().map(|after| (after, *row)));
         }
     }
-    // The set's own boundaries belong to no row.
+    // The set's own boundaries belong to no row. It is the greatest number, so it is the last of those that are here.
     const NONE: usize = usize::MAX;
     for (first, last) in own.ranges() {
         boundaries.push((*first, NONE));
         boundaries.extend(last.next().map(|after| (after, NONE)));
     }
     boundaries.sort_unstable();
-    let mut here: BTreeSet<usize> = BTreeSet::new();
-    let mut found = BTreeSet::new();
+    let mut here: Vec<usize> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), FxHashSet::default());
     for (i, (at, row)) in boundaries.iter().enumerate() {
-        if !here.remove(row) {
-            here.insert(*row);
+        match here.binary_search(row) {
+            Ok(place) => {
+                here.remove(place);
+            }
+            Err(place) => here.insert(place, *row),
         }
         let complete = boundaries.get(i + 1).is_none_or(|(next, _)| next != at);
-        if complete && here.contains(&NONE) {
+        if let [selected @ .., NONE] = here.as_slice()
+            && complete
+        {
             *steps = steps.saturating_sub(here.len() as u64);
             if *steps == 0 {
                 break;
             }
-            found.insert(here.iter().copied().filter(|row| *row != NONE).collect());
+            if !known.contains(selected) {
+                known.insert(selected.to_vec());
+                found.push(selected.to_vec());
+            }
         }
     }
     found

@@ -14,12 +14,15 @@ use crate::address::AddressSet;
 use crate::form::Form;
 use crate::model::{Limit, Policy, Rule, SELF};
 use crate::ranges::RangeSet;
-use candidates::Candidates;
+use candidates::{Candidates, TEST};
 use cover::{Cover, covered};
 use moments::Moments;
 use std::borrow::Cow;
 use std::ops::Range;
 use toml_reader::{Places, Problem};
+
+/// Steps of finding what two rows have in common.
+const COMMON: u64 = 32;
 
 /// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -347,9 +350,20 @@ fn contradicts(products: &Products<'_>, row: usize, earlier: &[usize], budget: &
     let action = products.rules[row].rule.effect.action;
     let differing = (0..earlier.len()).filter(|at| products.rules[earlier[*at]].rule.effect.action != action);
     let mut differing = differing.filter(|at| {
+        if *budget == 0 {
+            return true;
+        }
         let both = products.common(earlier[*at], row);
+        let before = &earlier[..*at];
+        // Where thousands of rules match the same, one of the first takes what they have in common.
+        let taken = before.iter().position(|other| products.rules[*other].covers(&both));
+        *budget = budget.saturating_sub(COMMON + TEST * (taken.unwrap_or(*at) as u64 + 1));
+        if taken.is_some() {
+            return false;
+        }
         let before: Vec<usize> =
-            earlier[..*at].iter().copied().filter(|other| both.meets(&products.rules[*other])).collect();
+            before.iter().copied().filter(|other| both.meets(&products.rules[*other])).collect();
+        *budget = budget.saturating_sub(TEST * *at as u64);
         !matches!(covered(products, &both, &before, budget), Cover::Complete(_))
     });
     differing.next().map(|at| earlier[at])

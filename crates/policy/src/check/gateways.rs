@@ -241,6 +241,7 @@ fn gateway<'t>(
     let resolvers =
         resolvers(section, if speaks == Some(Speaks::Dns) { "forward_to" } else { "resolvers" }, c);
     let look_up = section.flag("look_up", c).unwrap_or(true);
+    let client_names = section.flag("client_names", c).unwrap_or(false);
     let decisions = decisions(section, c);
     let forwarded_for = section.flag("forwarded_for", c).unwrap_or(false);
     let users_file = users::file(section, c);
@@ -266,7 +267,7 @@ fn gateway<'t>(
     };
     if kind == Some(Way::Publish) {
         for key in ["reach", "ports", "connect_ports", "resolvers", "look_up"] {
-            if section.value(key).is_some() {
+            if section.value(key).is_some() && !(client_names && key == "resolvers") {
                 let help = format!("take `{key}` out: published servers are named by `servers`");
                 c.report(section.key_span(key), format!("`{key}` is for mode = \"explicit\""), Some(help));
             }
@@ -283,7 +284,7 @@ fn gateway<'t>(
     let rules = rules(section, speaks, root, schedules, objects, c);
     users::check_rules(section, c);
     if speaks == Some(Speaks::Ftp) && kind == Some(Way::Transparent) {
-        ftp::check_transparent(section, rules.as_deref().unwrap_or_default(), c);
+        ftp::check_transparent(section, client_names, rules.as_deref().unwrap_or_default(), c);
     }
     Some(Gateway {
         name: name.value.to_owned(),
@@ -300,6 +301,7 @@ fn gateway<'t>(
         connect_ports: connect_ports?,
         resolvers: resolvers?,
         look_up,
+        client_names,
         decisions: decisions?,
         forwarded_for,
         users_file: users_file?,

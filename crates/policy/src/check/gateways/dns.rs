@@ -56,13 +56,11 @@ pub(super) fn read<'t>(
     ];
     only_of(section, &of_others, "http", c);
     only_of(section, &["data_ports", "to_servers"], "ftp", c);
-    if section.value("resolvers").is_some() {
-        let help = "write `forward_to`".to_owned();
-        c.report(
-            section.key_span("resolvers"),
-            "`resolvers` is for protocol = \"http\" and \"ftp\"",
-            Some(help),
-        );
+    for (key, help) in [("resolvers", "write `forward_to`"), ("client_names", "take `client_names` out")] {
+        if section.value(key).is_some() {
+            let message = format!("`{key}` is for protocol = \"http\" and \"ftp\"");
+            c.report(section.key_span(key), message, Some(help.to_owned()));
+        }
     }
     if let Some(listen) = listen {
         if listen.ip().is_unspecified() {

@@ -74,9 +74,14 @@ pub(super) fn method_help() -> String {
 }
 
 /// Clients that know of no gateway name no server: what they connect to is all that is known of it.
-pub(super) fn check_transparent(section: &Section<'_>, rules: &[GatewayRule], c: &mut Collector<'_>) {
+pub(super) fn check_transparent(
+    section: &Section<'_>,
+    client_names: bool,
+    rules: &[GatewayRule],
+    c: &mut Collector<'_>,
+) {
     for key in ["resolvers", "look_up"] {
-        if section.value(key).is_some() {
+        if section.value(key).is_some() && !(client_names && key == "resolvers") {
             let help = format!("take `{key}` out: FTP has no names of servers in it");
             c.report(section.key_span(key), format!("`{key}` is for mode = \"explicit\""), Some(help));
         }
