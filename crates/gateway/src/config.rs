@@ -35,6 +35,8 @@ pub struct Gateway {
     pub resolvers: Vec<SocketAddr>,
     /// Whether names are looked up at all.
     pub look_up: bool,
+    /// Whether names of clients are looked up, for events.
+    pub client_names: bool,
     /// How long a decision is kept; zero: each request is decided anew.
     pub decisions: Duration,
     /// Whether servers learn the client's address, by `X-Forwarded-For`.

@@ -10,6 +10,8 @@ pub struct Event {
     pub is_datagram: bool,
     /// The client.
     pub client: SocketAddr,
+    /// Its name, if the gateway looks names of clients up and it has one.
+    pub client_name: Option<String>,
     /// Where it was connected to.
     pub at: SocketAddr,
     /// The rule, if one has decided.

@@ -430,6 +430,32 @@ fn data_connections_have_the_peer_that_was_agreed_about_and_no_second_one() {
     assert_eq!((client.reply(), client.reply()), (Some(150), Some(425)), "nobody is there");
 }
 
+/// Whoever takes every data port has them, keeps nobody from asking, and gives them back with his sessions.
+#[test]
+fn data_ports_that_are_all_taken_are_said_and_come_back() {
+    let mut bed = bed(false, Limits::default());
+    // One port that nobody has, and no other.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    bed.gateway.protocol = Protocol::Ftp(Ftp { data_ports: (port, port), is_active: false });
+    bed.server.set(bed.gateway.clone());
+    let (mut one, mut other) = (Client::logged_in(&bed), Client::logged_in(&bed));
+    // The port that a session has asked for before is its own again.
+    for _ in 0..3 {
+        assert_eq!(one.passive(&bed).port(), port);
+    }
+    assert_eq!(other.ask("EPSV"), Some(425));
+    bed.expect_event("no-data-port");
+    assert_eq!(other.ask("PASV"), Some(425));
+    bed.expect_event("no-data-port");
+    assert_eq!(other.ask("NOOP"), Some(200), "the session goes on");
+    assert_eq!(one.ask("QUIT"), Some(221));
+    assert_eq!(one.reply(), None);
+    // Its socket is closed when its session is, which is a moment after the connection.
+    while other.ask("EPSV") != Some(229) {
+        bed.expect_event("no-data-port");
+    }
+}
+
 #[test]
 fn lines_without_end_end_the_session() {
     let bed = bed(false, Limits::default());

@@ -63,6 +63,17 @@ impl Answer {
         records.filter_map(address).take(most).collect()
     }
 
+    /// The first name that it has for an address.
+    pub fn pointer(&self) -> Option<String> {
+        let message = Message::from_octets(&self.message[..]).ok()?;
+        message.answer().ok()?.flatten().find_map(|record| {
+            match record.to_any_record::<Data<'_>>().ok()?.data() {
+                AllRecordData::Ptr(pointer) => Some(pointer.ptrdname().to_string()),
+                _ => None,
+            }
+        })
+    }
+
     /// Writes an answer of these records.
     ///
     /// # Errors

@@ -54,6 +54,21 @@ pub fn reversed(name: &str) -> Option<IpAddr> {
     (nibbles.len() == 32).then_some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into())
 }
 
+/// The name of `in-addr.arpa` or `ip6.arpa` that is about an address.
+pub fn reverse(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().flat_map(|octet| [octet >> 4, octet & 15]);
+            let labels: String = nibbles.rev().map(|nibble| format!("{nibble:x}.")).collect();
+            labels + "ip6.arpa"
+        }
+    }
+}
+
 /// The nibbles that labels before `ip6.arpa` are, the first of the address first.
 pub(super) fn nibbles(labels: &str) -> Option<Vec<u8>> {
     let nibble = |label: &str| u8::from_str_radix(label, 16).ok().filter(|_| label.len() == 1);
@@ -100,7 +115,9 @@ mod tests {
             (&long.replace("8.b", "8.bb"), None),
             ("1.2.0.192.example", None),
         ] {
-            assert_eq!(reversed(name), expected.map(|it| it.parse().unwrap()), "{name}");
+            let address: Option<IpAddr> = expected.map(|it| it.parse().unwrap());
+            assert_eq!(reversed(name), address, "{name}");
+            address.iter().for_each(|address| assert_eq!(reverse(*address), name));
         }
     }
 }

@@ -253,6 +253,7 @@ pub(super) fn event(
     Event {
         is_datagram: false,
         client: ends.client,
+        client_name: None,
         at: ends.at,
         rule: rule.map(|place| gateway.rules[place].name.clone()),
         reason: fault.map(|fault| fault.reason.to_owned()),

@@ -103,6 +103,7 @@ mod tests {
             connect_ports: Vec::new(),
             resolvers: Vec::new(),
             look_up: false,
+            client_names: false,
             decisions: MINUTE,
             forwarded_for: false,
             users: None,

@@ -1,6 +1,7 @@
 //! The sockets of a gateway: clients are accepted by a thread for each processor, each with its own connections to servers. Every wait has an end.
 
 mod client;
+mod client_names;
 mod decisions;
 mod dns;
 mod forward;
@@ -60,6 +61,7 @@ struct Shared {
     /// The name servers of the machine.
     resolvers: Vec<SocketAddr>,
     names: Mutex<lookup::Cache>,
+    client_names: Mutex<client_names::ClientNames>,
     decisions: Mutex<Decisions>,
     clients: Mutex<HashMap<IpAddr, u32>>,
     expected: ftp::Expected,
@@ -108,6 +110,7 @@ impl Server {
             gateway: receiver,
             resolvers,
             names: Mutex::default(),
+            client_names: Mutex::default(),
             decisions: Mutex::default(),
             clients: Mutex::default(),
             expected: ftp::Expected::default(),
@@ -278,7 +281,12 @@ impl Shared {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn record(&self, event: Event) {
+    /// Records an event, with the name of its client if the gateway looks names of clients up.
+    fn record(self: &Arc<Self>, event: Event) {
+        if self.gateway.borrow().client_names { client_names::record(self, event) } else { self.send(event) }
+    }
+
+    fn send(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             Self::count(&self.counted.suppressed);
         }

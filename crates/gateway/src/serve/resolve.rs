@@ -2,8 +2,9 @@
 
 use super::{Shared, lock, name_server};
 use crate::config::Gateway;
+use crate::dns::answer::Answer;
 use crate::dns::cache::Key;
-use crate::dns::name::Wire;
+use crate::dns::name::{Wire, reverse};
 use domain::base::Name;
 use domain::base::iana::Rtype;
 use std::io;
@@ -15,6 +16,8 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often each of them is asked.
 const ROUNDS: usize = 2;
+/// Bytes of a host's name at most (RFC 1035 section 2.3.4), without its last dot.
+const LONGEST_NAME: usize = 253;
 /// Addresses of a name, of each kind, that are kept.
 const MOST_ADDRESSES: usize = 16;
 
@@ -49,13 +52,30 @@ pub(super) async fn resolve(shared: &Shared, gateway: &Gateway, name: &str) -> i
     Ok(addresses)
 }
 
+/// The name of an address, in small letters, if that name has this address and is one that a host can have.
+pub(super) async fn name_of(shared: &Shared, gateway: &Gateway, address: IpAddr) -> Option<String> {
+    let resolvers = if gateway.resolvers.is_empty() { &shared.resolvers } else { &gateway.resolvers };
+    let wire: Wire = Name::vec_from_str(&reverse(address)).ok()?;
+    let name = ask(resolvers, &wire, Rtype::PTR).await.ok()?.pointer()?.to_ascii_lowercase();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if name.is_empty() || name.starts_with('.') || name.len() > LONGEST_NAME || !name.bytes().all(is_plain) {
+        return None;
+    }
+    resolve(shared, gateway, &name).await.ok()?.contains(&address).then_some(name)
+}
+
 async fn one_kind(resolvers: &[SocketAddr], name: &Wire, kind: Rtype) -> io::Result<(Vec<IpAddr>, u32)> {
+    ask(resolvers, name, kind).await.map(|answer| (answer.addresses(MOST_ADDRESSES), answer.lifetime))
+}
+
+/// Asks one name server after the other.
+async fn ask(resolvers: &[SocketAddr], name: &Wire, kind: Rtype) -> io::Result<Answer> {
     let asked = Key { name: name.clone(), kind, signatures: false, unchecked: false };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no name server");
     for resolver in (0..ROUNDS).flat_map(|_| resolvers) {
         // Whether an address may be connected to is judged where that is done.
         match timeout(PATIENCE, name_server::ask(*resolver, &asked, |_| false)).await {
-            Ok(Ok(Some(answer))) => return Ok((answer.addresses(MOST_ADDRESSES), answer.lifetime)),
+            Ok(Ok(Some(answer))) => return Ok(answer),
             Ok(Ok(None)) => last = io::Error::other("the name server failed"),
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),

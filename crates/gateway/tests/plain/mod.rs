@@ -46,6 +46,7 @@ pub(crate) fn gateway() -> Gateway {
         connect_ports: vec![443],
         resolvers: Vec::new(),
         look_up: true,
+        client_names: false,
         decisions: Duration::ZERO,
         forwarded_for: false,
         users: None,

@@ -83,6 +83,9 @@ pub struct EventDetails {
 pub struct GatewayRequest {
     /// Name of the gateway, for example `web`.
     pub gateway: String,
+    /// The client's name, if the gateway looks names of clients up and the client has one, for example `pc7.office.example`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_name: Option<String>,
     /// The user of the gateway, for example `anna`: who has logged in, or who somebody said to be who was refused for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,

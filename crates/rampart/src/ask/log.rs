@@ -263,6 +263,9 @@ pub(crate) fn words(details: &EventDetails) -> String {
         );
     }
     if let Some(request) = &details.request {
+        if let Some(name) = &request.client_name {
+            line += &format!("  client {name}");
+        }
         if let Some(user) = &request.user {
             line += &format!("  user {user}");
         }

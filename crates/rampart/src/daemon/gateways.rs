@@ -132,6 +132,7 @@ fn details(policy: &Policy, name: &str, event: Event) -> EventDetails {
         scan: None,
         request: Some(GatewayRequest {
             gateway: name.to_owned(),
+            client_name: event.client_name,
             user: event.user,
             method: event.method,
             host: event.host,

@@ -103,6 +103,7 @@ fn fields(number: u64, details: &EventDetails) -> Vec<(&'static str, String)> {
     if let Some(request) = &details.request {
         fields.push(("gateway", request.gateway.clone()));
         let texts = [
+            ("client_name", &request.client_name),
             ("user", &request.user),
             ("method", &request.method),
             ("host", &request.host),

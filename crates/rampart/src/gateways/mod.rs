@@ -376,6 +376,7 @@ fn bounded(event: Event) -> Event {
     Event {
         rule: cut(event.rule),
         reason: cut(event.reason),
+        client_name: cut(event.client_name),
         user: cut(event.user),
         method: cut(event.method),
         host: cut(event.host),

@@ -45,6 +45,7 @@ pub(super) fn of(policy: &Policy, at: Timestamp, files: &AllFiles) -> Vec<Gatewa
             connect_ports: gateway.connect_ports.clone(),
             resolvers: gateway.resolvers.clone(),
             look_up: gateway.look_up,
+            client_names: gateway.client_names,
             decisions: gateway.decisions,
             forwarded_for: gateway.forwarded_for,
             users: gateway

@@ -19,9 +19,10 @@ const PREFACE: &str =
 /// What a client says and prints (`LARGE` is the hash of the file), and how many requests the gateway carries and refuses.
 type Row = (String, &'static str, &'static str, [u64; 2]);
 
-fn rows() -> [Row; 7] {
+fn rows() -> [Row; 8] {
     [
         (format!("{GOT} {PROXY} --http2 -k {TLS} && sha256sum got"), "explicit", "2 200 LARGE", [1, 0]),
+        (streams(), "explicit", "2 200 2 200 2 200 2 200 2 200 2 200 2 200 2 200 LARGE x 8", [1, 0]),
         // These ask by HTTP/1.1 and offer to go on by HTTP/2, of which the server hears nothing.
         (format!("{GOT} {PROXY} --http2 {CLEAR} && sha256sum got"), "explicit", "1.1 200 LARGE", [1, 0]),
         (format!("{GOT} --http2 {CLEAR} && sha256sum got"), "transparent", "1.1 200 LARGE", [1, 0]),
@@ -30,6 +31,16 @@ fn rows() -> [Row; 7] {
         (format!("h2load -n 4 -c 2 {CLEAR}"), "transparent", "0 succeeded, 4 failed", [0, 2]),
         ("h2load -n 4 -c 2 http://10.81.1.1:3128/".to_owned(), "explicit", "0 succeeded, 4 failed", [0, 2]),
     ]
+}
+
+/// Eight files at once, as streams of one connection through one tunnel.
+fn streams() -> String {
+    let files: Vec<String> = (0..8).map(|number| format!("-o got{number} {TLS}")).collect();
+    format!(
+        "rm -f got?; curl -sS -Z --parallel-max 8 --max-time 60 -w '%{{http_version}} %{{http_code}} ' {PROXY} --http2 -k {}; \
+         echo \"$(sha256sum got? | cut -d' ' -f1 | uniq -c | awk '{{ print $2, \"x\", $1 }}')\"",
+        files.join(" ")
+    )
 }
 
 /// nginx with HTTP/2 over TLS on the host outside, and the files of the other one.

@@ -136,7 +136,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
     let asker = Asker { client: ends.client, at: ends.at, is_datagram: false };
     Shared::count(&shared.counted.connections);
     let Some(_admitted) = shared.admit(ends.client.ip()) else {
-        shared.record(Event {
+        shared.send(Event {
             reason: Some("too-many-connections".to_owned()),
             ..event(asker, None, None, [0; 2])
         });
@@ -151,7 +151,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: TcpStream, ends: Ends) {
         };
         // A client that only says so would have room made for 64 KB, for each of its connections.
         if usize::from(length) > LONGEST_QUESTION {
-            shared.record(Event {
+            shared.send(Event {
                 reason: Some("long".to_owned()),
                 ..event(asker, None, None, [length.into(), 0])
             });
@@ -371,7 +371,7 @@ fn say(shared: &Shared, passed: &Passed, answer: &Answer, left: u32) -> Vec<u8> 
     let said = answer.bytes(&passed.question, left, passed.asker.room(&passed.question));
     Shared::count(&shared.counted.carried);
     if passed.gateway.rules[passed.rule].log {
-        shared.record(Event { status: answer.code.to_int().into(), ..passed.event(said.len()) });
+        shared.send(Event { status: answer.code.to_int().into(), ..passed.event(said.len()) });
     }
     said
 }
@@ -379,7 +379,7 @@ fn say(shared: &Shared, passed: &Passed, answer: &Answer, left: u32) -> Vec<u8> 
 fn fail(shared: &Shared, passed: &Passed, code: OptRcode, reason: &'static str, why: Option<u16>) -> Vec<u8> {
     let bytes = answer::without_records(&passed.question, code, false, why);
     Shared::count(&shared.counted.failed);
-    shared.record(because(passed.event(bytes.len()), reason, code));
+    shared.send(because(passed.event(bytes.len()), reason, code));
     bytes
 }
 
@@ -387,7 +387,7 @@ type About<'a> = Option<(&'a Arc<Gateway>, &'a Question)>;
 
 fn refused(shared: &Shared, event: Event) {
     Shared::count(&shared.counted.refused);
-    shared.record(event);
+    shared.send(event);
 }
 
 /// The event of a question that is not answered as it was meant, and what the client gets instead.
@@ -401,6 +401,7 @@ fn event(asker: Asker, about: About<'_>, rule: Option<usize>, lengths: [usize; 2
     Event {
         is_datagram: asker.is_datagram,
         client: asker.client,
+        client_name: None,
         at: asker.at,
         rule,
         reason: None,

@@ -412,6 +412,7 @@ fn event(
     Event {
         is_datagram: false,
         client: ends.client,
+        client_name: None,
         at: ends.at,
         rule: rule.map(|(gateway, place)| gateway.rules[place].name.clone()),
         reason: fault.map(|fault| fault.reason.to_owned()),
