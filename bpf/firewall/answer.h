@@ -180,14 +180,16 @@ static __always_inline int turn_ethernet(void *ctx, enum hook hook, __u32 link_b
 /*
  * A socket buffer may still carry an order to finish a checksum somewhere, which would spoil the answer. The kernel forgets it
  * when the bytes where it begins are taken off the front (skb_postpull_rcsum), so that is done: first the length is brought to
- * where all this is allowed, which also makes an ordinary packet of several segments.
+ * where all this is allowed, which also makes an ordinary packet of several segments. Of a frame with a tag in it, beside the one that the
+ * kernel has taken out, nothing can be taken off; cards leave no such order in one.
  */
 static __always_inline int resize_tc(struct __sk_buff *ctx, __u32 bytes)
 {
 	__u32 first = ctx->len < SURELY_ALLOWED - TAKEN_OFF ? ctx->len + TAKEN_OFF : SURELY_ALLOWED;
+	bool is_plain = ctx->protocol == bpf_htons(ETHERTYPE_IPV4) || ctx->protocol == bpf_htons(ETHERTYPE_IPV6);
 
 	return bpf_skb_change_tail(ctx, first, 0) ||
-	       bpf_skb_adjust_room(ctx, -TAKEN_OFF, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_change_tail(ctx, bytes, 0);
+	       (is_plain && bpf_skb_adjust_room(ctx, -TAKEN_OFF, BPF_ADJ_ROOM_MAC, 0)) || bpf_skb_change_tail(ctx, bytes, 0);
 }
 
 /* Grows at the front, where there is always room; all of the frame is written again anyway. */
