@@ -205,6 +205,69 @@ fn a_server_that_left_between_two_requests_is_asked_again_only_what_may_be_repea
     }
 }
 
+/// Requests that come at once are judged one by one and answered in their order; behind one that is none, or the last one, nothing is a request. The
+/// server breaks down if it is asked for what is denied.
+#[test]
+fn requests_that_come_at_once_are_judged_one_by_one() {
+    let bed = bed(|gateway| {
+        let private = Rule { paths: vec!["/private".to_owned()], ..plain::rule("private", false) };
+        gateway.rules.insert(0, private);
+    });
+    let host = bed.origin.at;
+    let (get, last) = (bed.get("/length", ""), bed.get("/length", "Connection: close\r\n"));
+    let private = bed.get("/private", "");
+    let post = |path: &str, lines: &str, body: &str| {
+        format!("POST http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n{body}")
+    };
+    let length = format!("Content-Length: {}\r\n", private.len());
+    let chunk = format!("{:x}\r\n{private}\r\n0\r\n\r\n", private.len());
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let old = |lines: &str| format!("GET http://{host}/length HTTP/1.0\r\n{lines}\r\n");
+    for (what, bytes, expected) in [
+        (
+            "one that is denied among others",
+            [get.clone(), private.clone(), last.clone()].concat(),
+            "200 403 200",
+        ),
+        ("many", [get.repeat(50), last.clone()].concat(), &["200"; 51].join(" ")),
+        ("one inside a body", [post("/echo", &length, &private), last.clone()].concat(), "200 200"),
+        ("one inside a chunk", [post("/echo", chunked, &chunk), last.clone()].concat(), "200 200"),
+        (
+            "a body with two lengths, and one inside",
+            [get.clone(), post("/echo", &(length.clone() + chunked), &chunk), last.clone()].concat(),
+            "200 400",
+        ),
+        (
+            "a line that ends by LF alone",
+            [get.clone(), get.replace("HTTP/1.1\r\n", "HTTP/1.1\n"), last.clone()].concat(),
+            "200 400",
+        ),
+        (
+            "a body that is denied is read by nobody",
+            [post("/private", &length, &private), last.clone()].concat(),
+            "403",
+        ),
+        (
+            "HTTP/1.0 that goes on, and that does not",
+            [old("Connection: keep-alive\r\n"), old(""), last.clone()].concat(),
+            "200 200",
+        ),
+        (
+            "HTTP/1.0 between others",
+            [get.clone(), old("Connection: keep-alive\r\n"), last.clone()].concat(),
+            "200 200 200",
+        ),
+        ("the last one, and more", [last.clone(), private.clone()].concat(), "200"),
+    ] {
+        let (text, _) = bed.ask(&bytes);
+        let statuses: Vec<&str> =
+            text.split("HTTP/1.").skip(1).filter_map(|answer| answer.get(2..5)).collect();
+        // What is echoed is a request, and no answer: it names its version as well.
+        let statuses: Vec<&str> = statuses.into_iter().filter(|word| word.parse::<u16>().is_ok()).collect();
+        assert_eq!(statuses.join(" "), expected, "{what}: {text}");
+    }
+}
+
 #[test]
 fn bodies_go_through_as_they_are_or_not_at_all() {
     let bed = bed(|_| {});
