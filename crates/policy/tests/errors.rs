@@ -593,3 +593,31 @@ fn a_rule_set_that_no_method_holds_is_refused_with_what_to_change() {
         "{why}"
     );
 }
+
+/// Thousands of addresses and thousands of ports, each by itself, beside a list: that are millions of parts, where rules without lists have other methods.
+#[test]
+fn rules_with_lists_that_cannot_be_searched_are_refused_with_what_to_change() {
+    let addresses: Vec<String> = (0..3_000u32).map(|i| format!("\"10.{}.{}.0\"", i >> 8, i & 255)).collect();
+    let ports: Vec<String> = (0..1_500).map(|i| format!("\"tcp/{}\"", 1 + 2 * i)).collect();
+    let text = |source: &str| {
+        format!(
+            "[zones]\nin = {{ interfaces = 'e1' }}\nout = {{ interfaces = 'e0' }}\n[lists.bad]\nentries = '192.0.2.1'\nblock = 'source'\n\
+             [[rules]]\nname = 'r'\nfrom = 'in'\nto = 'out'\nsource = '{source}'\naction = 'deny'\n\
+             destination = [{}]\nservice = [{}]\n",
+            addresses.join(", "),
+            ports.join(", ")
+        )
+    };
+    for (source, expected) in [
+        ("192.0.2.0/24", ""),
+        (
+            "list:bad",
+            "the rules that name lists of addresses overlap too much to be searched: name fewer lists, or fewer addresses and services",
+        ),
+    ] {
+        let policy = Policy::parse("p.toml", &text(source)).unwrap_or_else(|problems| panic!("{problems}"));
+        let built = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH);
+        let why = built.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(why.starts_with(expected) && why.is_empty() == expected.is_empty(), "{source}: {why}");
+    }
+}

@@ -134,7 +134,7 @@ pub enum BuildError {
     },
     /// The rules that ask for lists are too many, or too tangled.
     #[error(
-        "the rules that name lists of addresses overlap too much to be searched: name fewer lists, or fewer addresses beside them"
+        "the rules that name lists of addresses overlap too much to be searched: name fewer lists, or fewer addresses and services beside them"
     )]
     TooManyListed,
 }
