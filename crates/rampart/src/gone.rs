@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The first PID namespace's number (`PROC_PID_INIT_INO`): whoever is in it sees all processes.
+/// The first PID namespace's number (`PROC_PID_INIT_INO`): a process in it sees all others.
 const FIRST: &str = "pid:[4026531836]";
 
 /// Removes what was noted of settings in namespaces that are gone. What cannot be looked at or removed stays: it harms nobody.

@@ -267,7 +267,7 @@ fn the_kernels_tables_and_sshds_files_are_understood() {
     assert_eq!(configured_ports(folder.path()), [443, 2022, 2222].into());
 }
 
-/// The kernel lets interfaces have nearly any name, and whoever has such a one gets a policy as well.
+/// The kernel lets interfaces have nearly any name, and a machine with such a one gets a policy as well.
 #[test]
 fn interfaces_have_any_name_that_the_kernel_lets_them_have() {
     let names =
