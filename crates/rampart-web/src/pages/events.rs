@@ -74,7 +74,8 @@ fn request_words(request: &GatewayRequest) -> String {
     let what = [&request.method, &request.host, &request.path].into_iter().flatten();
     let what: String = what.map(|word| format!("{word}, ")).collect();
     let user = request.user.iter().map(|user| format!(", user {user}")).collect::<String>();
-    format!("gateway {}: {what}{}{user}", request.gateway, request.status)
+    let client = request.client_name.iter().map(|name| format!(", client {name}")).collect::<String>();
+    format!("gateway {}: {what}{}{client}{user}", request.gateway, request.status)
 }
 
 /// What an alert counted: of one that is over, no more than its threshold.
@@ -112,14 +113,17 @@ mod tests {
             row(&serde_json::from_value(event).unwrap())
         };
         let whole = json!({
-            "gateway": "web", "user": "anna", "method": "GET", "host": "www.example.com:80", "path": "/pub/", "status": 403, "bytes_out": 0,
+            "gateway": "web", "client_name": "pc7.test", "user": "anna", "method": "GET", "host": "www.example.com:80", "path": "/pub/", "status": 403, "bytes_out": 0,
             "bytes_back": 0,
         });
         let empty = json!({
             "gateway": "web", "method": null, "host": null, "path": null, "status": 400, "bytes_out": 0, "bytes_back": 0,
         });
         for (request, expected) in [
-            (whole, "http-rule; gateway web: GET, www.example.com:80, /pub/, 403, user anna"),
+            (
+                whole,
+                "http-rule; gateway web: GET, www.example.com:80, /pub/, 403, client pc7.test, user anna",
+            ),
             (empty, "http-rule; gateway web: 400"),
         ] {
             assert_eq!(event(request)["words"], expected);
