@@ -41,7 +41,16 @@ fn bench_program() -> &'static str {
     env!("CARGO_BIN_EXE_rampart-bench")
 }
 
+/// The bench; a run of it leaves out the calibration, which would take longer than most of these runs.
 fn bench(arguments: &[&str]) -> Command {
+    let mut command = whole_bench(arguments);
+    if arguments.first() == Some(&"run") {
+        command.arg("--no-calibration");
+    }
+    command
+}
+
+fn whole_bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(bench_program());
     command
         .args(arguments)
@@ -291,6 +300,7 @@ fn the_same_seed_sends_the_same_and_reports_can_be_written_again() {
     let out = dir.path().join("out");
     let first = results(&suite, &out, &["--seed", "7"]);
     assert_eq!(first.seed, 7);
+    assert!(first.calibration.is_empty(), "unless it is asked not to be");
     all_good(&first);
     assert_eq!(first.readings().next().unwrap().ledger().offered, 500);
     for file in ["results.json", "results.csv", "report.md", "report.html", "points.jsonl"] {
@@ -313,8 +323,9 @@ fn comparisons_and_expectations_decide_the_exit_status() {
     let suite = suite(dir.path(), &["wire"], 0.05, test);
     let out = dir.path().join("out");
     let path = out.to_str().unwrap();
-    let failed = bench(&["run", suite.to_str().unwrap(), "--out", path]).output().unwrap();
+    let failed = whole_bench(&["run", suite.to_str().unwrap(), "--out", path]).output().unwrap();
     assert_eq!(failed.status.code(), Some(1), "{}", shown(&failed));
+    assert!(!report::load(&out).unwrap().calibration.is_empty(), "a run is calibrated");
     assert!(shown(&failed).contains("because") || shown(&failed).contains("of a test"), "{}", shown(&failed));
     for (condition, status) in [("latency > 2", 0), ("latency < 2", 1), ("goodput < 1", 2)] {
         let output = bench(&["compare", path, path, "--fail-if", condition]).output().unwrap();

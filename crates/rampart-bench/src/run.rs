@@ -378,11 +378,12 @@ impl Run {
         let mut environment = environment(plan, &priority);
         let commit = args.commit.iter().map(|commit| ("commit".to_owned(), commit.clone()));
         environment.versions.extend(commit);
-        let calibration = if elsewhere {
+        if elsewhere {
             environment.remarks.extend(ELSEWHERE.map(str::to_owned));
-            Vec::new()
-        } else {
-            calibrate::brief(&shared, flows, plan.typical_seconds())?
+        }
+        let calibration = match elsewhere || args.no_calibration {
+            true => Vec::new(),
+            false => calibrate::brief(&shared, flows, plan.typical_seconds())?,
         };
         let results = Results {
             schema: SCHEMA.to_owned(),
