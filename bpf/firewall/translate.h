@@ -233,14 +233,18 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
  */
 static __always_inline int move_identification(void *ctx, const struct packet *p, const struct flow *flow, const enum hook hook)
 {
-	__u32 is_error = !!(p->flags & PACKET_ICMP_ERROR), s = (p->side & 1) ^ is_error;
-	__be32 inside = flow->address[s];
+	__u32 is_error = !!(p->flags & PACKET_ICMP_ERROR), s = p->side ^ is_error;
 	struct frame f = frame_of(ctx, hook);
 	struct ipv4 *ip = bytes_at(&f, is_error ? p->transport + ICMP_BEGIN : p->network, IPV4_BYTES);
+	__be32 inside;
 	__u16 by, id;
 
 	if (!ip)
 		return -1;
+	/* Linux 6.1 wants to see just before it is used that it is one of two. */
+	barrier_var(s);
+	s &= 1;
+	inside = flow->address[s];
 	if (!(ip->fragment & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET)) || alias_address(flow, s) == inside)
 		return 0;
 	by = mix(secret[9], inside) >> 48;
