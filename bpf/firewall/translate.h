@@ -231,16 +231,20 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
  * number would be mixed up, and a source could put its parts into the datagrams of another. So each source's numbers are moved by a secret of
  * its own. They stay as different among themselves as they were (RFC 6864 section 5.2), and an error quotes what its receiver sent.
  */
-static __always_inline int move_identification(void *ctx, const struct packet *p, const struct flow *flow, const enum hook hook)
+static __always_inline int move_identification(void *ctx, const struct packet *p, const enum hook hook)
 {
 	__u32 is_error = !!(p->flags & PACKET_ICMP_ERROR), s = p->side ^ is_error;
+	const struct flow *flow = translated_flow(p);
 	struct frame f = frame_of(ctx, hook);
-	struct ipv4 *ip = bytes_at(&f, is_error ? p->transport + ICMP_BEGIN : p->network, IPV4_BYTES);
+	struct ipv4 *ip;
 	__be32 inside;
 	__u16 by, id;
 
+	if (!flow || is_prefixed(flow))
+		return 0;
+	ip = bytes_at(&f, is_error ? p->transport + ICMP_BEGIN : p->network, IPV4_BYTES);
 	if (!ip)
-		return -1;
+		return REASON_UNTRANSLATABLE;
 	/* Linux 6.1 wants to see just before it is used that it is one of two. */
 	barrier_var(s);
 	s &= 1;
@@ -252,25 +256,6 @@ static __always_inline int move_identification(void *ctx, const struct packet *p
 	ip->check = checksum_after(ip->check, sum_change_short(ip->id, id));
 	ip->id = id;
 	return 0;
-}
-
-/* By themselves, because the stack is short. */
-__noinline int move_identification_xdp(struct xdp_md *ctx, struct packet *p, struct flow *flow)
-{
-	return p && flow ? move_identification(ctx, p, flow, HOOK_XDP) : -1;
-}
-
-__noinline int move_identification_tc(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
-{
-	return p && flow ? move_identification(ctx, p, flow, HOOK_TC) : -1;
-}
-
-static __always_inline int move_identification_at(void *ctx, const struct packet *p, const struct flow *flow, const enum hook hook)
-{
-	if (!(p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)))
-		return 0;
-	return hook == HOOK_XDP ? move_identification_xdp(ctx, (struct packet *)p, (struct flow *)flow)
-				: move_identification_tc(ctx, (struct packet *)p, (struct flow *)flow);
 }
 
 static __always_inline int translate(void *ctx, const struct packet *p, const enum hook hook)
@@ -290,7 +275,7 @@ static __always_inline int translate(void *ctx, const struct packet *p, const en
 		failed = change_error(ctx, p, flow, hook);
 	else
 		failed = change_packet(ctx, p, flow, hook);
-	return failed || move_identification_at(ctx, p, flow, hook) ? REASON_UNTRANSLATABLE : 0;
+	return failed ? REASON_UNTRANSLATABLE : 0;
 }
 
 /* By themselves, because few flows are translated. 0, or why the packet is dropped. */
@@ -304,9 +289,24 @@ __noinline int translate_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? translate(ctx, p, HOOK_TC) : REASON_UNTRANSLATABLE;
 }
 
+/* After the translation and not within it, because the stack is short. */
+__noinline int move_identification_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? move_identification(ctx, p, HOOK_XDP) : REASON_UNTRANSLATABLE;
+}
+
+__noinline int move_identification_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? move_identification(ctx, p, HOOK_TC) : REASON_UNTRANSLATABLE;
+}
+
 static __always_inline int translate_at(void *ctx, struct packet *p, const enum hook hook)
 {
-	return hook == HOOK_XDP ? translate_xdp(ctx, p) : translate_tc(ctx, p);
+	int reason = hook == HOOK_XDP ? translate_xdp(ctx, p) : translate_tc(ctx, p);
+
+	if (reason || !(p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)))
+		return reason;
+	return hook == HOOK_XDP ? move_identification_xdp(ctx, p) : move_identification_tc(ctx, p);
 }
 
 #endif
