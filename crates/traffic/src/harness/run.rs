@@ -83,7 +83,8 @@ impl<S: Generators> Run<S> {
         cores: &[usize],
         senders: Vec<LiveSender>,
     ) -> Result<Self, TrafficError> {
-        Self::begin_when(memory, cores, senders, || Ok(Clock::now_ns() + START_DELAY.as_nanos() as u64))
+        let run = Self::ready(memory, cores, senders)?;
+        Ok(run.start_in(memory, START_DELAY, (Instant::now(), Clock::now_ns())))
     }
 
     /// The same at a moment of the clock, in ns, that `when` says once all generators take turns. Without senders and cores, nothing is sent:
@@ -97,19 +98,30 @@ impl<S: Generators> Run<S> {
         senders: Vec<LiveSender>,
         when: impl FnOnce() -> Result<u64, TrafficError>,
     ) -> Result<Self, TrafficError> {
-        let mut run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
-        run.wait_for_turns()?;
+        let run = Self::ready(memory, cores, senders)?;
         let start_ns = when()?;
-        let (here, now_ns) = (Instant::now(), Clock::now_ns());
+        let now @ (_, now_ns) = (Instant::now(), Clock::now_ns());
         let Some(left) = start_ns.checked_sub(now_ns) else {
             return Err(TrafficError::Impossible(format!(
                 "the moment at which a trial was to start was past by {:.3} ms when it was said",
                 (now_ns - start_ns) as f64 / 1e6
             )));
         };
-        run.start = here + Duration::from_nanos(left);
-        memory.change(|state| state.set_start(start_ns));
+        Ok(run.start_in(memory, Duration::from_nanos(left), now))
+    }
+
+    /// All generators take turns.
+    fn ready(memory: &Memory<S>, cores: &[usize], senders: Vec<LiveSender>) -> Result<Self, TrafficError> {
+        let run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
+        run.wait_for_turns()?;
         Ok(run)
+    }
+
+    /// Begins the schedule so long from now, which both clocks say.
+    fn start_in(mut self, memory: &mut Memory<S>, left: Duration, (here, now_ns): (Instant, u64)) -> Self {
+        self.start = here + left;
+        memory.change(|state| state.set_start(now_ns + left.as_nanos() as u64));
+        self
     }
 
     fn wait_for_turns(&self) -> Result<(), TrafficError> {
