@@ -209,4 +209,10 @@ fn join(firewall: &Namespace, host: &Namespace, device: &str, v4: &str, v6: &str
          route add default via {v4}.1
          -6 route add default via {v6}::1"
     ));
+    // On a busy machine a link may carry nothing yet for longer than the three seconds for which a neighbour is asked for.
+    for (namespace, device) in [(firewall, device), (host, HOST_DEVICE)] {
+        for version in ["ipv4", "ipv6"] {
+            namespace.set(&[(&format!("{version}/neigh/{device}/mcast_solicit"), "60")]);
+        }
+    }
 }
