@@ -21,7 +21,7 @@ pub(crate) const ZONES: [Zone; 2] = [Zone::Private, Zone::Hostile];
 /// Stamps that are exchanged before and after a trial.
 const STAMPS: u32 = 48;
 /// From the moment when both hosts are ready to the beginning of the load, beyond what messages take.
-const START_DELAY: Duration = Duration::from_millis(40);
+const START_DELAY: Duration = Duration::from_millis(500);
 /// Between two looks at a trial.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A trial that is to end is waited for so long.
