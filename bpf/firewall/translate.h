@@ -227,7 +227,7 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 }
 
 /*
- * Several sources have one address outside, and whoever puts their datagrams together tells them apart by identification alone: two of one
+ * Several sources have one address outside, and a host that puts their datagrams together tells them apart by identification alone: two of one
  * number would be mixed up, and a source could put its parts into the datagrams of another. So each source's numbers are moved by a secret of
  * its own. They stay as different among themselves as they were (RFC 6864 section 5.2), and an error quotes what its receiver sent.
  */

@@ -1,7 +1,9 @@
 //! `--ports`: an unknown firewall between two interfaces that the bench did not make. Here it is a routing namespace between
 //! two veth ends in a second namespace, in which the bench is run.
 
-use super::{again_while, bench, bench_program, is_disturbed, of, shown, suite, turn, undisturbed};
+use super::{
+    again_while, bench, bench_program, is_disturbed, of, shown, suite, turn, uncalibrated, undisturbed,
+};
 use measure::results::{MarkKind, Reading, Results};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,10 +38,7 @@ impl Unknown {
 
     pub(super) fn bench(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.outside.name(), bench_program()]).args(arguments);
-        if arguments.first() == Some(&"run") {
-            command.arg("--no-calibration");
-        }
+        command.args(["netns", "exec", self.outside.name(), bench_program()]).args(uncalibrated(arguments));
         command.env("NO_COLOR", "1").env("RAMPART_BENCH_HISTORY", "off").output().unwrap()
     }
 

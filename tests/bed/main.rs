@@ -41,13 +41,15 @@ fn bench_program() -> &'static str {
     env!("CARGO_BIN_EXE_rampart-bench")
 }
 
-/// The bench; a run of it leaves out the calibration, which would take longer than most of these runs.
+/// The bench, without calibration.
 fn bench(arguments: &[&str]) -> Command {
-    let mut command = whole_bench(arguments);
-    if arguments.first() == Some(&"run") {
-        command.arg("--no-calibration");
-    }
-    command
+    whole_bench(&uncalibrated(arguments))
+}
+
+/// The same arguments; those of a run leave out the calibration, which would take longer than most of these runs.
+fn uncalibrated<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let more: &[&str] = if arguments.first() == Some(&"run") { &["--no-calibration"] } else { &[] };
+    [arguments, more].concat()
 }
 
 fn whole_bench(arguments: &[&str]) -> Command {

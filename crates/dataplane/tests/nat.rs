@@ -359,7 +359,7 @@ fn open(bed: &mut Bed, host: u8, port: u16) -> Result<u16, Fate> {
     }
 }
 
-/// RFC 6864 section 5.2: whoever puts the datagrams of hosts with one address together knows them by their numbers alone. All fragments of a
+/// RFC 6864 section 5.2: a host that puts the datagrams of hosts with one address together knows them by their numbers alone. All fragments of a
 /// datagram have one, those of a host stay different, and an error quotes the number that its sender knows.
 #[test]
 fn needs_root_datagrams_of_two_hosts_with_one_number_have_two_outside() {
@@ -500,7 +500,7 @@ fn needs_root_a_masquerade_ends_with_its_address_and_a_pool_does_not() {
     }
 }
 
-/// Whoever goes on with a connection that ended with the address that it had outside learns that it is over.
+/// An end that goes on with a connection that ended with the address that it had outside learns that it is over.
 #[test]
 fn needs_root_a_connection_that_lost_its_address_is_reset_by_what_it_sends() {
     for hook in HOOKS {

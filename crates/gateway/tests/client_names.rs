@@ -82,7 +82,7 @@ fn events_have_names_that_have_the_address_and_no_request_waits_for_them() {
     };
     for (client, address, expected, asked) in [
         (Some("PC7.office.test"), OWN, Some("pc7.office.test"), 3),
-        // Whoever has the reverse zone writes what he likes.
+        // The owner of the reverse zone writes what he likes.
         (Some("bank.test"), [192, 0, 2, 1], None, 3),
         (None, OWN, None, 1),
         (Some("=a b"), OWN, None, 1),

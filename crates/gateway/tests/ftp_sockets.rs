@@ -430,7 +430,7 @@ fn data_connections_have_the_peer_that_was_agreed_about_and_no_second_one() {
     assert_eq!((client.reply(), client.reply()), (Some(150), Some(425)), "nobody is there");
 }
 
-/// Whoever takes every data port has them, keeps nobody from asking, and gives them back with his sessions.
+/// A client that takes every data port has them, keeps nobody from asking, and gives them back with its sessions.
 #[test]
 fn data_ports_that_are_all_taken_are_said_and_come_back() {
     let mut bed = bed(false, Limits::default());

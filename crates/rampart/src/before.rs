@@ -4,6 +4,7 @@
 
 use crate::daemon::instance::Instance;
 use crate::forwarding::SettingError;
+use crate::gone;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ const OF_LOOPBACK: [&str; 4] = [
     "ipv4/conf/lo/rp_filter",
 ];
 
-/// What such a file's name ends with.
+/// The end of such a file's name.
 pub(crate) const EXTENSION: &str = "settings";
 
 /// The file, one for each network namespace: lines of a setting and what it was. It lies where files go when the machine ends, because the settings do.
@@ -39,6 +40,11 @@ impl Before {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Removes such files of namespaces that are gone.
+    pub(crate) fn forget_others(&self) {
+        gone::forget_settings(&self.file);
     }
 
     /// Notes those of the loopback interface.

@@ -11,26 +11,37 @@ use std::path::{Path, PathBuf};
 /// The first PID namespace's number (`PROC_PID_INIT_INO`): a process in it sees all others.
 const FIRST: &str = "pid:[4026531836]";
 
-/// Removes what was noted of settings in namespaces that are gone. What cannot be looked at or removed stays: it harms nobody.
-pub(crate) fn forget_settings(folder: &Path) {
+/// Removes what was noted of settings in namespaces that are gone, beside this one's `own` file. What cannot be looked at or removed stays: it
+/// harms nobody.
+pub(crate) fn forget_settings(own: &Path) {
+    let others = others(own);
+    // To look at all processes takes a while, for which a firewall that starts is waited for, and most machines have no such file.
+    if others.is_empty() {
+        return;
+    }
     if let Ok(Some(there)) = there(Path::new("/proc")) {
-        forget(folder, &there);
+        forget(&others, &there);
     }
 }
 
-fn forget(folder: &Path, there: &BTreeSet<u64>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("net-")?.strip_suffix(EXTENSION)?.strip_suffix('.'));
-        let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else { continue };
-        // A firewall at netfilter holds its namespace by names in the BPF file system, and keeps it until `rampart down`.
-        let pins = [folder.join("bpf"), PathBuf::from("/sys/fs/bpf")];
-        let held = pins.iter().any(|pins| pins.join(format!("rampart-net-{number}")).exists());
-        if !there.contains(&number) && !held {
-            let _ = fs::remove_file(entry.path());
-        }
+/// Files of other namespaces beside `own`, by the namespaces' numbers.
+fn others(own: &Path) -> Vec<(u64, PathBuf)> {
+    let folder = own.parent().unwrap_or(Path::new("."));
+    // A firewall at netfilter holds its namespace by names in the BPF file system, and keeps it until `rampart down`.
+    let pins = [folder.join("bpf"), PathBuf::from("/sys/fs/bpf")];
+    let is_held = |number: u64| pins.iter().any(|pins| pins.join(format!("rampart-net-{number}")).exists());
+    let number = |path: &Path| -> Option<u64> {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("net-")?.strip_suffix(EXTENSION)?.strip_suffix('.')?.parse().ok()
+    };
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let numbered = files.filter(|path| path != own).filter_map(|path| Some((number(&path)?, path)));
+    numbered.filter(|(number, _)| !is_held(*number)).collect()
+}
+
+fn forget(files: &[(u64, PathBuf)], there: &BTreeSet<u64>) {
+    for (_, file) in files.iter().filter(|(number, _)| !there.contains(number)) {
+        let _ = fs::remove_file(file);
     }
 }
 
@@ -108,11 +119,12 @@ mod tests {
             "net-104.lock",
             "net-105.settings",
             "net-106.settings",
+            "net-107.settings",
             "net-x.settings",
             "default.sock",
         ];
         files.iter().for_each(|name| fs::write(run.join(name), "").unwrap());
-        forget(&run, &there);
+        forget(&others(&run.join("net-107.settings")), &there);
         let stays = |name: &&str| run.join(name).exists();
         assert_eq!(files.iter().filter(|name| !stays(name)).collect::<Vec<_>>(), [&"net-104.settings"]);
     }

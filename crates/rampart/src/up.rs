@@ -96,7 +96,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let scrapes = scrapes.transpose()?;
     // From now on what the firewall does not forward is not forwarded.
     let before = Before::of(&instance);
-    instance.lock.parent().into_iter().for_each(crate::gone::forget_settings);
+    before.forget_others();
     if earlier.is_none() {
         before.begin().map_err(setting)?;
     }

@@ -1,4 +1,4 @@
-//! Names of clients, for events. A client's address is looked up, and the name counts if the address is one of the name's: whoever has the reverse zone of an
+//! Names of clients, for events. A client's address is looked up, and the name counts if the address is one of the name's: the owner of the reverse zone of an
 //! address can write any name there. No request waits for that; events about it do, for as long as a look-up takes.
 
 use super::{Shared, lock, resolve};

@@ -14,7 +14,7 @@ const UNSTABLE: f64 = 0.10;
 /// The share of points, of firewalls that are as steady as the others of their cell, that may be called unstable nevertheless.
 const UNSTABLE_ERROR: f64 = 0.01;
 /// A figure of at least this share of `wire`'s may be the generator's, not the firewall's.
-pub(crate) const GENERATOR_LIMITED: f64 = 0.90;
+const GENERATOR_LIMITED: f64 = 0.90;
 /// Time taken by the hypervisor, as a share of the cores used, that the reader must know of.
 pub(crate) const STOLEN: f64 = 0.02;
 
@@ -226,23 +226,29 @@ fn marks_of_values(cell: &Cell, values: &[f64], finished: usize) -> Vec<Mark> {
 /// metrics has their noise many times over.
 fn mark_unstable(points: &mut [Point]) {
     let mut marks = Vec::new();
-    for (place, point) in points.iter().enumerate().filter(|(_, p)| p.valid && !p.metric.row().derived) {
-        let peers = points.iter().filter(|p| {
-            p.valid
-                && p.dut != point.dut
-                && (p.metric, &p.at) == (point.metric, &point.at)
-                && p.rounds.len() > 1
-        });
-        let others: Vec<&[f64]> = peers.map(|p| &p.rounds[..]).collect();
-        marks.extend(unstable(point, &others).map(|mark| (place, mark)));
+    for (place, point) in points.iter().enumerate() {
+        marks.extend(unstable(point, points).map(|mark| (place, mark)));
     }
     for (place, mark) in marks {
         points[place].marks.push(mark);
     }
 }
 
-/// A share of lost frames or connections has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
-pub(crate) fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
+/// Whether two points are values of the same, of whatever firewalls.
+fn is_beside(point: &Point, other: &Point) -> bool {
+    (point.cell, point.metric, &point.at) == (other.cell, other.metric, &other.at)
+}
+
+/// Of a valid value, beside those of the other firewalls among `points`. A share of lost frames or connections has a scale of its own: 0.1 %
+/// against 0.2 % is no instability, 10 % against 25 % is.
+pub(crate) fn unstable(point: &Point, points: &[Point]) -> Option<Mark> {
+    if !point.valid || point.metric.row().derived {
+        return None;
+    }
+    let peers = points.iter().filter(|other| {
+        is_beside(point, other) && other.valid && other.dut != point.dut && other.rounds.len() > 1
+    });
+    let others: Vec<&[f64]> = peers.map(|other| &other.rounds[..]).collect();
     let values = &point.rounds;
     let of = match (point.metric.unit(), point.metric.row().counts) {
         ("ratio", Counts::Connections) => Some("connections"),
@@ -253,7 +259,7 @@ pub(crate) fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
         Some(_) => values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min),
         None => spread(values),
     };
-    let far = outlier(values, others, point.metric.scale(), UNSTABLE_ERROR);
+    let far = outlier(values, &others, point.metric.scale(), UNSTABLE_ERROR);
     if difference <= UNSTABLE || (far.is_none() && !others.is_empty()) {
         return None;
     }
@@ -318,7 +324,7 @@ fn kernel_work_of_others(deciding: &[&TrialOutcome]) -> String {
     }
 }
 
-fn elsewhere(deciding: &[&TrialOutcome]) -> f64 {
+pub(crate) fn elsewhere(deciding: &[&TrialOutcome]) -> f64 {
     mean(deciding, |outcome| outcome.cpu.elsewhere)
 }
 
@@ -353,16 +359,26 @@ fn typical<'a>(deciding: &[&'a TrialOutcome]) -> Option<&'a TrialOutcome> {
 
 /// Marks rates that come near those of `wire`. Inline this says that the pipeline without a firewall is as slow.
 fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
-    let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
-    for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
-        let is_rate = point.metric.row().rate && !cell.procedure.fixes_the_rate();
-        let wire = wires.iter().find(|w| w.metric == point.metric && w.at == point.at);
-        if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
-            let share = point.value / wire.value;
-            let text = format!("{:.0} % of what passes without a firewall", share * 100.0);
-            point.marks.push(Mark::new(MarkKind::GeneratorLimited, text).with_share(share));
-        }
+    if cell.procedure.fixes_the_rate() {
+        return;
     }
+    let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE).cloned().collect();
+    for point in points {
+        let mark = generator_limited(point, &wires);
+        point.marks.extend(mark);
+    }
+}
+
+/// Of a valid rate that nobody fixed, beside that of `wire` among `points`.
+pub(crate) fn generator_limited(point: &Point, points: &[Point]) -> Option<Mark> {
+    if !point.valid || !point.metric.row().rate || point.dut == WIRE {
+        return None;
+    }
+    let wire = points.iter().find(|other| is_beside(point, other) && other.dut == WIRE && other.valid)?;
+    let share = point.value / wire.value;
+    let text = format!("{:.0} % of what passes without a firewall", share * 100.0);
+    (point.value >= wire.value * GENERATOR_LIMITED)
+        .then(|| Mark::new(MarkKind::GeneratorLimited, text).with_share(share))
 }
 
 /// What follows from a firewall's value and that of `wire`, round by round. Trials decided the values that it is derived from, not

@@ -178,7 +178,8 @@ impl Station {
         if !is_named {
             forbidden = policy::between_other_hosts(&forbidden, PAIRS_OF_HOSTS, at_hosts, Clock::now_ns());
         }
-        let of_rules = self.probes_of_rules(at_hosts, forbidden.len());
+        let of_rules =
+            self.probes_of_rules(at_hosts, if at_hosts { ADDRESSES_OF_RULES } else { forbidden.len() });
         let addressed = forbidden.iter().take(kinds).chain(&of_rules);
         let lookout = match who {
             LookedOut::AtHosts => Lookout::Hosts(self.take_addresses(addressed)?),
@@ -198,7 +199,8 @@ impl Station {
         Ok(Some(Beside { patrol, shown, allowed: Allowed::default() }))
     }
 
-    /// Up to so many frames about which rules decide that no frame of the test meets, other ones for each bed.
+    /// Up to so many frames about which rules decide that no frame of the test meets, other ones for each bed. Where sockets carry the load,
+    /// only to hosts that have none of it.
     fn probes_of_rules(&self, at_hosts: bool, count: usize) -> Vec<Probe> {
         let carries_load = |probe: &Probe| {
             let host = ZoneAddresses::of(probe.lane.to).test_host(probe.destination_on_arrival.ip());
@@ -206,16 +208,14 @@ impl Station {
         };
         let mut probes = Vec::new();
         while probes.len() < count {
-            let drawn = self.rule_probes();
+            let mut drawn = self.rule_probes();
+            drawn.retain(|probe| !(at_hosts && carries_load(probe)));
             if drawn.is_empty() {
                 break;
             }
             probes.extend(drawn);
         }
-        if at_hosts {
-            probes.retain(|probe| !carries_load(probe));
-        }
-        probes.truncate(if at_hosts { ADDRESSES_OF_RULES } else { count });
+        probes.truncate(count);
         probes
     }
 

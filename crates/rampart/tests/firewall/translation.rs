@@ -348,7 +348,7 @@ action = 'allow'
 log = true
 ";
 
-/// Whoever asks hears at once what is known about the server, under the name that he has asked for; and no flow of it is left as open.
+/// A client hears at once what is known about the server, under the name that it has asked for; and no flow of it is left as open.
 #[test]
 fn needs_root_forwardings_to_servers_that_are_not_there_are_answered_on_both_hooks() {
     for hook in ["tc", "xdp"] {

@@ -6,7 +6,7 @@ use crate::campaign::{self, Cell};
 use crate::level::Level;
 use crate::procedure::simulated::Simulated;
 use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, ProcedureSpec, SearchSpec};
-use crate::results::{Mark, MarkKind, Metric, Point, Results};
+use crate::results::{CpuUse, Mark, MarkKind, Metric, Point, Results};
 use crate::shape::Placement;
 use crate::trial::Rig;
 
@@ -129,6 +129,11 @@ fn decided(results: &mut Results) -> &mut crate::results::Trial {
     &mut run.trials[id as usize]
 }
 
+fn each_use_of_cores(results: &mut Results, change: fn(&mut CpuUse)) {
+    let details = results.runs[2].trials.iter_mut().filter_map(|trial| trial.detail.as_mut());
+    details.for_each(|detail| change(&mut detail.cpu));
+}
+
 #[test]
 fn what_was_taken_out_is_missed() {
     refused(
@@ -199,24 +204,12 @@ fn what_was_taken_out_is_missed() {
             ),
             (
                 "the mark of busy processors",
-                |r| {
-                    r.runs[2]
-                        .trials
-                        .iter_mut()
-                        .filter_map(|t| t.detail.as_mut())
-                        .for_each(|d| d.cpu.foreign = 0.5)
-                },
+                |r| each_use_of_cores(r, |cpu| cpu.foreign = 0.5),
                 "the mark is missing that other programs used 0.50 of a core",
             ),
             (
                 "the mark of work elsewhere",
-                |r| {
-                    r.runs[2]
-                        .trials
-                        .iter_mut()
-                        .filter_map(|t| t.detail.as_mut())
-                        .for_each(|d| d.cpu.elsewhere = 0.5)
-                },
+                |r| each_use_of_cores(r, |cpu| cpu.elsewhere = 0.5),
                 "the mark is missing that work on other cores took 0.50",
             ),
         ],

@@ -162,13 +162,9 @@ fn expected(
 /// attempts is illegal, results do not say how large the legal part is.
 fn searched(point: &Reading<'_>, search: Option<&SearchOutcome>, came: f64) -> Option<Expected> {
     let typical = search?.conditional_throughput;
-    let all_legal = point.level("illegal").is_none_or(|level| level.number.is_none_or(|share| share == 0.0));
-    let all_legal = all_legal && point.level("illegal").is_none_or(|level| !level.text.contains('%'));
-    Some(if all_legal {
-        Expected::Value(came.min(typical))
-    } else {
-        Expected::Between(0.0, came.min(typical))
-    })
+    let all_legal = point.level("illegal").is_none_or(|level| level.text == "none");
+    let most = came.min(typical);
+    Some(if all_legal { Expected::Value(most) } else { Expected::Between(0.0, most) })
 }
 
 /// Bits of each frame, where all of a cell are of one size.
