@@ -1,6 +1,7 @@
 //! Drivers outside the tree that lie, each the example of the guide with a few words changed: none has a value, and the mark says why.
 
-use super::{bench, of, shown, suite, turn};
+use super::{again_while, bench, of, shown, suite, turn};
+use measure::results::{MarkKind, Reading};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,13 +26,18 @@ fn is_caught(name: &str, changes: &[(&str, &str)], seconds: f64, test: &str, rea
     let suite = suite(dir.path(), &["linux"], seconds, test);
     let (dut, out) = (format!("program:{}", path.display()), dir.path().join("out"));
     let arguments = ["run", suite.to_str().unwrap(), "--dut", &dut, "--out", out.to_str().unwrap()];
-    let output = bench(&arguments).output().unwrap();
-    let results = report::load(&out).unwrap_or_else(|error| panic!("{name}: {error}: {}", shown(&output)));
+    let said = |point: &Reading<'_>| point.marks.iter().any(|mark| mark.text.contains(reason));
+    // A machine that works for others carries too little load for a lie to be told, and the run says so.
+    let is_hidden = |point: &Reading<'_>| {
+        let is_disturbed = point.marks.iter().any(|mark| mark.kind == MarkKind::ForeignLoad);
+        point.dut == "liar" && is_disturbed && !said(point)
+    };
+    let (output, results) = again_while(is_hidden, &out, || bench(&arguments).output().unwrap());
+    let results = results.unwrap_or_else(|error| panic!("{name}: {error}: {}", shown(&output)));
     let points = of(&results, "liar");
     assert!(!points.is_empty(), "{name}: {}", shown(&output));
     for point in points {
-        let said = point.marks.iter().any(|mark| mark.text.contains(reason));
-        assert!(!point.valid && said, "{name}: {:?}", point.marks);
+        assert!(!point.valid && said(&point), "{name}: {:?}", point.marks);
     }
 }
 
@@ -89,14 +95,15 @@ fn a_driver_that_leaves_rules_out_under_load_has_no_value() {
     let counters = "[\"counter default_drop";
     let sets = "[\"set busy { type ifname; flags dynamic,timeout; }\", \"counter default_drop";
     let first = "    if policy[\"stateful\"]:\n        lines +=";
-    let left_out = "    lines += [\"limit rate over 1000/second burst 300 packets update @busy { iifname timeout 20ms }\",\n\
+    let left_out = "    lines += [\"limit rate over RATE/second burst 300 packets update @busy { iifname timeout 20ms }\",\n\
                     \x20             \"iifname @busy meta l4proto PROTOCOL drop\"]\n    if policy[\"stateful\"]:\n        lines +=";
-    for (name, seconds, protocol, test) in [
-        ("frames", 2.0, "tcp", "procedure = \"latency\"\nloads = [5000]\nfactors.rules = [100]"),
-        ("connections", 0.3, "udp", "procedure = \"connection-rate\"\nfactors.rules = [100]"),
-        ("bulk", 3.0, "udp", "procedure = \"bulk\"\nfactors.rules = [100]"),
+    // Packets of bulk transfers are of up to 64 KiB here, so a busy machine carries few of them.
+    for (name, seconds, protocol, rate, test) in [
+        ("frames", 2.0, "tcp", "1000", "procedure = \"latency\"\nloads = [5000]\nfactors.rules = [100]"),
+        ("connections", 0.3, "udp", "1000", "procedure = \"connection-rate\"\nfactors.rules = [100]"),
+        ("bulk", 3.0, "udp", "100", "procedure = \"bulk\"\nfactors.rules = [100]"),
     ] {
-        let left_out = left_out.replace("PROTOCOL", protocol);
+        let left_out = left_out.replace("PROTOCOL", protocol).replace("RATE", rate);
         let reason = "frames that rules allow, beside loads that passed";
         is_caught(name, &[(counters, sets), (first, &left_out)], seconds, test, reason);
     }
