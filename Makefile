@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels package test-package mutants check bench site prepare clean
+.PHONY: help demo test test-beds test-firewall test-others test-alone test-again test-kernels package test-package mutants check bench site prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -36,14 +36,15 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	built=$$?; set +x; wait $$prepared && exit $$built
 	$${CARGO_TARGET_DIR:-target}/debug/xtask layout
 	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
-	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
+	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-firewall test-others || failed=1; \
 	$(MAKE) --no-print-directory test-alone || failed=1; \
+	[ $$failed = 0 ] || { $(MAKE) --no-print-directory test-again && failed=0; }; \
 	cat "$(FAILED_TESTS)"/* 2>/dev/null; exit $$failed
 	cargo test --workspace --locked --doc --quiet
 
-# Three lanes side by side, because most tests wait, and one lane alone: see scripts/run-test. What failed is said again at the end, where
-# whoever has but the last lines of a long log finds it.
-test-beds test-traffic test-others test-alone: test-%:
+# Three lanes side by side, because most tests wait, one lane alone, and at last what failed in them: see scripts/run-test. What failed is
+# said again at the end, for who has but the last lines of a long log.
+test-beds test-firewall test-others test-alone test-again: test-%:
 	LANE=$* cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test \
 		--workspace --lib --bins --tests --locked --no-fail-fast
 

@@ -23,8 +23,8 @@ const ROUND: u32 = 10;
 /// Flows of the table, and how many of a flood's find no room.
 const FLOWS: u16 = 4096;
 const FLOOD: u16 = 2 * FLOWS;
-/// A leak of three hundred bytes a flap is more than this in half of the first life, and so is one of four KiB a policy.
-const MEMORY_KIB: u64 = 85;
+/// A leak of three hundred bytes a flap is more than this in a quarter of the first life, and so is one of two KiB a policy.
+const MEMORY_KIB: u64 = 42;
 
 /// What a firewall holds, in its process and in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +165,8 @@ fn refused(bed: &Bed) -> u64 {
 
 /// What grows to its bound has done so by the second quarter of a life, which begins with a flood as the last does: logs, caches, the heap.
 /// At any one moment a daemon may hold a hundred KiB more, for a policy that it is just asked for, or less, because the heap gave pages back: so of
-/// each quarter counts what three in four of its rounds are not below.
+/// each quarter counts what three in four of its rounds are not below. What leaks grows in the third quarter and in the fourth; a heap that
+/// takes another hundred KiB and keeps them does so once.
 fn grew_to_its_bound(memory: &[u64]) {
     let quarter = memory.len() / 4;
     let low = |number: usize| {
@@ -173,7 +174,8 @@ fn grew_to_its_bound(memory: &[u64]) {
         rounds.sort_unstable();
         rounds[quarter / 4]
     };
-    assert!(low(3) < low(1) + MEMORY_KIB, "KiB after each round: {memory:?}");
+    let grows = |number: usize| low(number) >= low(number - 1) + MEMORY_KIB;
+    assert!(!grows(2) || !grows(3), "KiB after each round: {memory:?}");
 }
 
 #[test]
