@@ -10,7 +10,7 @@ use policy::{Policy, Warning, WarningKind};
 use proptest::prelude::*;
 use random::{Choices, bytes, contents, listed_policy_text, packet, policy_text};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Rules in short: name, from and to, source, destination, service, schedule, action.
 fn warnings(rules: &[[&str; 7]]) -> Vec<(String, WarningKind, Vec<String>)> {
@@ -533,4 +533,63 @@ fn rules_that_all_match_the_same_are_looked_at_within_bounds() {
         "{:?}",
         warnings[0]
     );
+}
+
+/// Objects of many addresses, of which rules name some: which rules take all packets of others is found as with single addresses.
+#[test]
+fn objects_of_many_addresses_are_compared_exactly() {
+    let hosts = |first: u32| {
+        let hosts = (0..500).map(|at| format!("'{}'", Ipv4Addr::from(first + 2 * at)));
+        format!("[{}, '2001:db8::{:x}']", hosts.collect::<Vec<_>>().join(", "), first >> 16)
+    };
+    let objects = format!(
+        "[zones]\na = {{ interfaces = 'e0' }}\nb = {{ interfaces = 'e1' }}\n[objects]\nlow = {}\nhigh = {}\n\
+         rest = {{ members = 'any', except = ['low', 'high'] }}\n",
+        hosts(0x0a00_0000),
+        hosts(0xffff_0000)
+    );
+    for (sources, expected) in [
+        (&["'low'", "'high'", "'low', 'high'"][..], Some((2, "r0,r1"))),
+        (&["'low'", "'low', 'high'"], None),
+        (&["'low'", "'high'", "'rest'", "'any'"], Some((3, "r0,r1,r2"))),
+        (&["'low'", "'rest'", "'any'"], None),
+        (&["'high'", "'255.255.0.2'"], Some((1, "r0"))),
+        (&["'high'", "'255.255.0.3'"], None),
+        (&["'high'", "'2001:db8::ffff'"], Some((1, "r0"))),
+        (&["'rest'", "'low', 'high'", "'255.255.255.255', '10.0.0.4'"], Some((2, "r0,r1"))),
+    ] {
+        let rules = sources.iter().enumerate().map(|(i, source)| {
+            let action = if i + 1 == sources.len() { "deny" } else { "allow" };
+            format!(
+                "[[rules]]\nname = 'r{i}'\nfrom = 'a'\nto = 'b'\nsource = [{source}]\naction = '{action}'\n"
+            )
+        });
+        let policy = Policy::parse("many", &(objects.clone() + &rules.collect::<String>())).unwrap();
+        let warnings = policy.warnings().into_iter().filter_map(|w| Some((w.rule?, w.kind, w.by.join(","))));
+        let expected = expected.map(|(rule, by)| (format!("r{rule}"), WarningKind::Shadowed, by.to_owned()));
+        assert_eq!(warnings.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{sources:?}");
+    }
+}
+
+/// Rules that share large objects at both ends: each address of each rule would be 1.2 million ranges, which thousands of rules are compared in.
+#[test]
+fn rules_that_share_large_objects_are_all_looked_at() {
+    const OBJECTS: u64 = 60;
+    let mut random = rule_sets::Random(1);
+    let mut text = String::from("[zones]\na = { interfaces = 'e0' }\nb = { interfaces = 'e1' }\n[objects]\n");
+    for object in 0..OBJECTS {
+        let hosts = (0..200).map(|_| format!("'{}'", Ipv4Addr::from(random.next() as u32)));
+        text += &format!("o{object} = [{}]\n", hosts.collect::<Vec<_>>().join(", "));
+    }
+    for i in 0..1500 {
+        let mut two = || format!("['o{}', 'o{}']", random.below(OBJECTS), random.below(OBJECTS));
+        let (source, destination) = (two(), two());
+        let action = ["allow", "deny"][i % 2];
+        text += &format!(
+            "[[rules]]\nname = 'r{i}'\nfrom = 'a'\nto = 'b'\nsource = {source}\ndestination = {destination}\naction = '{action}'\n"
+        );
+    }
+    let warnings = Policy::parse("shared", &text).unwrap().warnings();
+    let undecided: Vec<_> = warnings.iter().filter(|it| it.kind == WarningKind::Undecided).collect();
+    assert!(undecided.is_empty(), "{undecided:?}");
 }

@@ -9,9 +9,6 @@ use std::sync::Arc;
 /// number bounds the combinations of classes of several fields.
 const FEW: usize = 32;
 
-/// Steps of a test: it compares two rows in every field.
-pub(super) const TEST: u64 = 8;
-
 /// For each row of a form, the rows that share a class with it in every field where the row has few classes.
 pub(super) struct Candidates {
     store: Store,
@@ -47,8 +44,14 @@ impl Candidates {
         Self { store, fields, rows: form.rules.len() }
     }
 
-    /// The other rows that pass a test and may overlap a row, in order. Each test takes [`TEST`] steps of the budget.
-    pub(super) fn of_row(&self, row: usize, budget: &mut u64, test: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// The other rows that pass a test and may overlap a row, in order. Each test takes so many steps of the budget.
+    pub(super) fn of_row(
+        &self,
+        row: usize,
+        test_steps: u64,
+        budget: &mut u64,
+        test: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
         for field in &self.fields {
             if let Some(classes) = &field.few[field.of[row] as usize] {
@@ -66,11 +69,11 @@ impl Candidates {
         let passes = |other: &usize| *other != row && test(*other);
         // An empty combination has every row.
         if combinations.iter().any(Vec::is_empty) {
-            *budget = budget.saturating_sub(TEST * self.rows as u64);
+            *budget = budget.saturating_sub(test_steps * self.rows as u64);
             return (0..self.rows).filter(passes).collect();
         }
         let rows = self.in_common(&combinations);
-        *budget = budget.saturating_sub(TEST * rows.len() as u64);
+        *budget = budget.saturating_sub(test_steps * rows.len() as u64);
         rows.into_iter().filter(passes).collect()
     }
 

@@ -5,7 +5,7 @@
 //! alone is examined. If no rule is left, a packet was found that no rule takes. If rules are left after the last field, the first
 //! of them takes the packets of the region.
 
-use super::{Product, Products};
+use super::{Product, Products, TEST};
 use crate::ranges::{Point, RangeSet};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub(super) fn covered(
     earlier: &[usize],
     budget: &mut u64,
 ) -> Cover {
-    *budget = budget.saturating_sub(earlier.len() as u64);
+    *budget = budget.saturating_sub(earlier.len() as u64 * product.test_steps() / TEST);
     // What may match nothing takes nothing.
     let earlier: Vec<usize> =
         earlier.iter().copied().filter(|other| !products.rules[*other].is_listed).collect();

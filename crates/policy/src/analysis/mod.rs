@@ -3,6 +3,7 @@
 //! A rule is a product of sets: zone pairs, moments, services, sources and destinations. Whether earlier rules together
 //! take every packet of a rule is decided exactly ([`cover`]), not rule against rule only.
 
+mod alike;
 mod candidates;
 mod collectors;
 mod cover;
@@ -14,15 +15,19 @@ use crate::address::AddressSet;
 use crate::form::Form;
 use crate::model::{Limit, Policy, Rule, SELF};
 use crate::ranges::RangeSet;
-use candidates::{Candidates, TEST};
+use candidates::Candidates;
 use cover::{Cover, covered};
 use moments::Moments;
 use std::borrow::Cow;
 use std::ops::Range;
 use toml_reader::{Places, Problem};
 
-/// Steps of finding what two rows have in common.
-const COMMON: u64 = 32;
+/// Steps of a test: it compares two rows in every field.
+const TEST: u64 = 8;
+/// Ranges of addresses that are compared in a step.
+const RANGES_OF_A_STEP: u64 = 4;
+/// Tests that take as long as finding what two rows have in common.
+const COMMON: u64 = 4;
 
 /// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +76,7 @@ impl Kind {
     }
 }
 
-/// The rules of a policy as products of sets.
+/// The rules of a policy as products of sets. Where sets of addresses are large, numbers stand for addresses ([`alike`]).
 struct Products<'p> {
     rules: Vec<Product<'p>>,
     /// For each zone, the addresses that belong to others alone; none where nobody looks for that.
@@ -92,6 +97,12 @@ struct Product<'p> {
 }
 
 impl Product<'_> {
+    /// Steps of comparing it with another of about its size, in every field.
+    fn test_steps(&self) -> u64 {
+        let ranges = |set: &AddressSet| set.v4.ranges().len() + set.v6.ranges().len();
+        TEST + (ranges(&self.source) + ranges(&self.destination)) as u64 / RANGES_OF_A_STEP
+    }
+
     /// Whether some packet at some moment is in both.
     fn meets(&self, other: &Self) -> bool {
         let source4 =
@@ -146,9 +157,12 @@ impl Policy {
     }
 
     fn rule_warnings(&self, places: &Places<'_>) -> Vec<Warning> {
-        let form = Form::with(self, |rule| rule.enabled);
+        let mut form = Form::with(self, |rule| rule.enabled);
+        let mut elsewhere = elsewhere(self);
+        alike::number(&mut form.source, &mut elsewhere);
+        alike::number(&mut form.destination, &mut []);
         let moments = Moments::of(&self.schedules);
-        let products = Products::of(self, &form, &moments);
+        let products = Products::of(self, &form, &moments, elsewhere);
         let candidates = Candidates::of(&form);
         let mut budget = cover::BUDGET;
         let mut warnings = Vec::new();
@@ -180,7 +194,7 @@ impl Policy {
 }
 
 impl<'p> Products<'p> {
-    fn of(policy: &'p Policy, form: &'p Form, moments: &Moments) -> Self {
+    fn of(policy: &'p Policy, form: &'p Form, moments: &Moments, elsewhere: Vec<AddressSet>) -> Self {
         let rules = form.rules.iter().enumerate().map(|(row, i)| {
             let rule = &policy.rules[*i as usize];
             Product {
@@ -194,7 +208,7 @@ impl<'p> Products<'p> {
                 is_listed: form.is_listed(row),
             }
         });
-        Self { rules: rules.collect(), elsewhere: elsewhere(policy) }
+        Self { rules: rules.collect(), elsewhere }
     }
 
     /// The packets and moments that two rows have in common, as a row of the first one's rule.
@@ -262,7 +276,7 @@ fn judge(
     for row in rows.clone() {
         let product = &products.rules[row];
         let meets = |other: usize| !rows.contains(&other) && product.meets(&products.rules[other]);
-        let meeting = candidates.of_row(row, budget, meets);
+        let meeting = candidates.of_row(row, product.test_steps(), budget, meets);
         let (earlier, after) = meeting.split_at(meeting.partition_point(|other| *other < row));
         match covered(products, product, earlier, budget) {
             Cover::Complete(by) => takers.push((row, by, earlier.to_vec())),
@@ -354,16 +368,17 @@ fn contradicts(products: &Products<'_>, row: usize, earlier: &[usize], budget: &
             return true;
         }
         let both = products.common(earlier[*at], row);
+        let steps = both.test_steps();
         let before = &earlier[..*at];
         // Where thousands of rules match the same, one of the first takes what they have in common.
         let taken = before.iter().position(|other| products.rules[*other].covers(&both));
-        *budget = budget.saturating_sub(COMMON + TEST * (taken.unwrap_or(*at) as u64 + 1));
+        *budget = budget.saturating_sub(steps * (COMMON + taken.unwrap_or(*at) as u64 + 1));
         if taken.is_some() {
             return false;
         }
         let before: Vec<usize> =
             before.iter().copied().filter(|other| both.meets(&products.rules[*other])).collect();
-        *budget = budget.saturating_sub(TEST * *at as u64);
+        *budget = budget.saturating_sub(steps * *at as u64);
         !matches!(covered(products, &both, &before, budget), Cover::Complete(_))
     });
     differing.next().map(|at| earlier[at])

@@ -79,14 +79,15 @@ impl<'f, S> Sweep<'f, S> {
                 boundaries.extend(last.next().map(|after| (after, number)));
             }
         }
-        boundaries.sort_unstable();
+        // What changes at one value may change in any order.
+        boundaries.sort_unstable_by_key(|(at, _)| *at);
         let mut current = Changing::new(store);
         current.flip(&self.everywhere);
         let mut segments: Segments<T> = Vec::new();
         let mut rest = boundaries.as_slice();
         let mut start = T::MIN;
         loop {
-            let here = rest.partition_point(|(at, _)| *at <= start);
+            let here = rest.iter().take_while(|(at, _)| *at <= start).count();
             rest[..here].iter().for_each(|(_, number)| current.flip(&self.some[*number as usize].1));
             rest = &rest[here..];
             let class = self.classes.number(current.vector(store));

@@ -20,7 +20,7 @@ pub use listed::{Listed, ListedSeries, MAX_SERIES as MAX_LISTED_SERIES};
 pub use trees::{LINE_WORDS, Limits as TreeLimits, MOST_LINES, Series, Trees};
 pub use vectors::{BLOCK_BITS, BLOCK_CHUNKS, CHUNK_BITS, CHUNK_WORDS};
 
-pub(crate) use classes::{address_classes, classes_of, service_classes};
+pub(crate) use classes::{Segments, address_classes, classes_of, service_classes};
 pub(crate) use vectors::{Store, Vectors};
 
 use crate::form::Form;
