@@ -2,6 +2,7 @@
 //! says how many cores there are) nor what a firewall can do.
 
 use crate::campaign::Cell;
+use crate::procedure;
 use crate::results::Sent;
 use crate::shape::{Placement, Setup};
 use crate::suite::{
@@ -344,12 +345,8 @@ fn set_option(written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
     let (name, levels) = written
         .split_once('=')
         .ok_or_else(|| error("write FACTOR=V[,V…], as in --set frame=64,1518".into()))?;
-    let factor = Factor::named(name).ok_or_else(|| {
-        error(format!(
-            "no factor is called `{name}`; {}",
-            toml_reader::suggestion(name, Factor::ALL.map(Factor::name))
-        ))
-    })?;
+    let factor = Factor::named(name)
+        .ok_or_else(|| error(format!("no factor is called `{name}`; {}", instead_of(name))))?;
     let mut read: Vec<Value> = Vec::new();
     for text in levels.split(',') {
         let level = factor.parse(text).map_err(error)?;
@@ -359,6 +356,21 @@ fn set_option(written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
         read.push(level);
     }
     Ok((factor, read))
+}
+
+/// What somebody means who sets what is no factor.
+fn instead_of(name: &str) -> String {
+    const OPTIONS: [&str; 4] = ["dut", "profile", "seed", "ports"];
+    let bare = name.strip_prefix("factors.").filter(|bare| Factor::named(bare).is_some());
+    if let Some(bare) = bare {
+        format!("write it without `factors.`: --set {bare}=…")
+    } else if OPTIONS.contains(&name) {
+        format!("it is an option of its own: --{name}")
+    } else if procedure::keys().any(|parameter| parameter.name == name) {
+        "it is a parameter, which a suite's file has: in its profiles, or in a test".to_owned()
+    } else {
+        toml_reader::suggestion(name, Factor::ALL.map(Factor::name))
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::ranges::RangeSet;
 use ipnet::IpNet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A set of addresses of both families.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -131,12 +131,40 @@ fn parse_network(text: &str) -> Result<AddressSet, (String, Option<String>)> {
 fn not_an_address(text: &str) -> (String, Option<String>) {
     let words = "write a host (\"192.0.2.1\"), a network (\"192.0.2.0/24\", \"2001:db8::/32\") or a range \
                  (\"192.0.2.1-192.0.2.9\")";
-    let help = if is_like_a_name(text) {
+    let help = if let Some(meant) = meant(text) {
+        meant
+    } else if is_like_a_name(text) {
         format!("write \"domain:{text}\" for what a gateway of DNS says of this name; else {words}")
     } else {
         words.to_owned()
     };
     (format!("`{text}` is not an address, a network or a range"), Some(help))
+}
+
+/// What somebody means who writes addresses as other programs take them.
+fn meant(text: &str) -> Option<String> {
+    if let Some((address, mask)) = text.split_once('/')
+        && let (Ok(address), Ok(mask)) = (address.parse::<Ipv4Addr>(), mask.parse::<Ipv4Addr>())
+        && let Ok(network) = ipnet::Ipv4Net::with_netmask(address, mask)
+    {
+        return Some(format!("write the mask as a number of bits: \"{}\"", network.trunc()));
+    }
+    if let Ok(with_port) = text.parse::<SocketAddr>() {
+        let (address, port) = (with_port.ip(), with_port.port());
+        return Some(format!(
+            "write \"{address}\", and the port in `service`: \"tcp/{port}\" or \"udp/{port}\""
+        ));
+    }
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if (2..=8).contains(&parts.len()) && parts.iter().all(|part| AddressSet::parse(part).is_ok()) {
+        return Some(format!("write [\"{}\"]", parts.join("\", \"")));
+    }
+    let bytes: Vec<&str> = text.split('.').collect();
+    let is_byte = |byte: &&&str| byte.parse::<u8>().is_ok_and(|number| number.to_string() == **byte);
+    let known = bytes.iter().take_while(is_byte).count();
+    let is_pattern =
+        bytes.len() == 4 && (1..4).contains(&known) && bytes[known..].iter().all(|it| *it == "*");
+    is_pattern.then(|| format!("write \"{}/{}\"", text.replace('*', "0"), known * 8))
 }
 
 /// Whether somebody may mean a host by its name: a dot, and letters behind the last one.
@@ -181,6 +209,15 @@ mod tests {
             ("/8", "write a host"),
             ("010.0.0.1", "write a host"),
             ("010.0.0.1-10.0.0.2", "write a host"),
+            ("192.168.1.7/255.255.255.0", "write the mask as a number of bits: \"192.168.1.0/24\""),
+            ("192.168.1.0/255.0.255.0", "write a host"),
+            ("192.168.1.*", "write \"192.168.1.0/24\""),
+            ("10.*.*.*", "write \"10.0.0.0/8\""),
+            ("10.*.1.*", "write a host"),
+            ("10.0.0.1:80", "write \"10.0.0.1\", and the port in `service`: \"tcp/80\" or \"udp/80\""),
+            ("[2001:db8::1]:53", "write \"2001:db8::1\", and the port"),
+            ("10.0.0.1, 10.0.0.0/8", "write [\"10.0.0.1\", \"10.0.0.0/8\"]"),
+            ("10.0.0.1,", "write a host"),
         ] {
             let (_, help) = AddressSet::parse(text).unwrap_err();
             assert!(help.as_deref().unwrap_or_default().contains(expected), "{text}: {help:?}");

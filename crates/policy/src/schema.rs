@@ -33,6 +33,14 @@ impl Table {
     }
 }
 
+/// Where a key belongs that stands in a table without it; nothing where so many tables have it that it says nothing.
+pub(crate) fn home(key: &str) -> Option<String> {
+    let is_later = |table: &&Table| LATER.iter().any(|(_, _, later)| later.header == table.header);
+    let tables = ALL.iter().filter(|table| !table.header.is_empty() && !is_later(table));
+    let homes: Vec<&str> = tables.filter(|t| t.keys.contains(&key)).map(|t| t.header).collect();
+    (1..=3).contains(&homes.len()).then(|| format!("it is a key of {}", homes.join(", ")))
+}
+
 macro_rules! tables {
     ($($name:ident $header:literal [$($key:literal),* $(,)?];)*) => {
         $(pub(crate) const $name: Table = Table { header: $header, keys: &[$($key),*] };)*

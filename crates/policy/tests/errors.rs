@@ -73,8 +73,17 @@ fn fetched(from: &str) -> String {
 #[test]
 fn each_mistake_is_reported_with_its_place_and_the_remedy() {
     let rows: Vec<(&str, String, &str)> = vec![
+        ("a key of another table", rule("masquerade = true"), "2:1 [[rules]] number 1 has no key `masquerade` | it is a key of [[nat]]"),
+        ("a key of a table in the table", "[settings]\ntcp_opening = \"5s\"".into(), "2:1 [settings] has no key `tcp_opening` | it is a key of [settings.timeouts]"),
+        ("a key of many tables", "[scans]\nports = 9\nname = \"s\"".into(), "[scans] has no key `name` | there are: ports, hosts, window, block, except"),
         ("a key misspelt", rule("sorce = \"any\""), "2:1 [[rules]] number 1 has no key `sorce` | did you mean `source`?"),
         ("a zone that is not", rule("from = \"inn\""), "2:8 there is no zone `inn` | did you mean `in`?"),
+        ("a zone for an object", rule("source = \"in\""), "2:10 there is no object `in` | `in` is a zone: zones stand in `from` and `to`"),
+        ("the firewall for an object", rule("destination = [\"self\"]"), "there is no object `self` | `self` is a zone"),
+        ("a list for an object", format!("{BAD}{}", rule("source = \"bad\"")), "5:10 there is no object `bad` | write \"list:bad\": `bad` is a list"),
+        ("a country for an object", rule("source = \"CH\""), "there is no object `CH` | write \"country:CH\""),
+        ("an address for a zone", rule("from = \"10.0.0.0/8\""), "there is no zone `10.0.0.0/8` | addresses stand in `source` and `destination`"),
+        ("a mask", rule("source = \"10.1.0.0/255.255.0.0\""), "write the mask as a number of bits: \"10.1.0.0/16\""),
         ("an object that is not", rule("source = [\"lan\"]"), "2:11 there is no object `lan` | "),
         ("no protocol", "[log]\nsyslog = \"192.0.2.1:514\"".to_owned(), "2:10 `192.0.2.1:514` is no collector | write the protocol, the address and the port: \"udp://192.0.2.1:514\""),
         ("TLS alone", "[log]\nsyslog = \"tls://192.0.2.1:6514\"".to_owned(), "1:1 a collector by tls:// needs [log.tls] | write [log.tls] with ca"),
@@ -92,6 +101,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("IPv4 written as IPv6", "[log.ipfix]\nto = \"tcp://[::ffff:192.0.2.1]:4739\"".to_owned(), "2:6 `tcp://[::ffff:192.0.2.1]:4739` is an address of IPv4 | write the address as what it is: \"tcp://192.0.2.1:4739\""),
         ("messages for nobody", "[log]\nenterprise = 5".to_owned(), "1:1 [log] sends nothing | write journald = true"),
         ("messages of nothing", "[log]".to_owned(), "1:1 [log] sends nothing"),
+        ("an enterprise of the journal", "[log]\nenterprise = 5\njournald = true".to_owned(), "2:1 `enterprise` needs `syslog` or `ipfix` | take `enterprise` out"),
+        ("a log of nothing", format!("[lists.bad]\nfile = \"x\"\nlog = true\n{}", rule("source = \"list:bad\"")), "3:1 `log` is about what `block` and `require` refuse, and the list has neither | write log = true in the rules"),
         ("a facility of records", "[log]\nfacility = \"auth\"\n[log.ipfix]\nto = \"udp://192.0.2.1:4739\"".to_owned(), "2:1 `facility` needs `syslog` or `journald` | take `facility` out"),
         ("a collector twice", "[log]\nsyslog = [\"udp://192.0.2.1:514\", \"udp://192.0.2.1:0514\"]".to_owned(), "2:34 `udp://192.0.2.1:0514` is named twice | take one of them out"),
         ("five collectors", "[log]\nsyslog = [\"udp://192.0.2.1:1\", \"udp://192.0.2.1:2\", \"udp://192.0.2.1:3\", \"udp://192.0.2.1:4\", \"udp://192.0.2.1:5\"]".to_owned(), "2:95 `syslog` has too many collectors | name 4"),

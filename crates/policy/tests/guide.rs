@@ -65,6 +65,30 @@ fn the_guide_of_gateways_has_policies_without_errors() {
     assert_eq!(count, 8);
 }
 
+/// What a reader copies from the other guides, and from the parts of the policy's own.
+#[test]
+fn the_parts_of_policies_in_guides_have_no_errors() {
+    const ZONES: &str = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
+    for (page, guide, count) in [
+        ("policy", GUIDE, 14),
+        ("firewall", include_str!("../../../docs/guide/firewall.md"), 1),
+        ("logs", include_str!("../../../docs/guide/logs.md"), 2),
+        ("metrics", include_str!("../../../docs/guide/metrics.md"), 1),
+    ] {
+        let blocks: Vec<&str> =
+            guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert_eq!(blocks.len(), count, "{page}");
+        for block in blocks {
+            let zones = if block.contains("[zones") { "" } else { ZONES };
+            let objects = if block.contains("\"trusted\"") { "objects.trusted = '192.0.2.1'\n" } else { "" };
+            let text = format!("{objects}{zones}{block}");
+            if let Err(problems) = Policy::parse(page, &text) {
+                panic!("{problems}\n{text}");
+            }
+        }
+    }
+}
+
 fn no_errors_and_no_warnings(path: &Path, text: &str) {
     let name = path.display().to_string();
     let policy = Policy::parse(&name, text).unwrap_or_else(|problems| panic!("{problems}"));

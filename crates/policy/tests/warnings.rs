@@ -195,7 +195,9 @@ fn many_rules_together_take_a_network() {
 fn what_nothing_uses_is_reported() {
     let text = "[zones]\na = { interfaces = \"e0\" }\n[objects]\nx = \"10.0.0.1\"\ny = [\"x\"]\n\
                 [services]\nw = \"tcp/1\"\n[schedules]\ns = { times = \"daily\", time_zone = \"UTC\" }\n\
-                [countries]\nfile = \"c\"\n";
+                [countries]\nfile = \"c\"\n\
+                [gateways.g]\nprotocol = \"http\"\nlisten = \"10.0.0.1:3128\"\nusers_file = \"u\"\n\
+                rules = [{ name = \"r\", action = \"allow\" }]\n";
     let policy = Policy::parse("u.toml", text).unwrap();
     let messages: Vec<String> = policy.warnings().iter().map(|w| w.problem.to_string()).collect();
     assert_eq!(
@@ -204,7 +206,8 @@ fn what_nothing_uses_is_reported() {
             "u.toml:5:1: nothing uses the object `y`",
             "u.toml:7:1: nothing uses the service `w`",
             "u.toml:9:1: nothing uses the schedule `s`",
-            "u.toml:10:1: nothing uses `[countries]`: no rule names a country, such as \"country:CH\""
+            "u.toml:10:1: nothing uses `[countries]`: no rule names a country, such as \"country:CH\"",
+            "u.toml:15:1: nothing uses `users_file` of the gateway `g`: none of its rules has `users`, so nobody has to log in"
         ]
     );
 }

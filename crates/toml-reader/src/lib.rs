@@ -23,7 +23,7 @@ mod problem;
 mod section;
 mod words;
 
-pub use problem::{Collector, MAX_PROBLEMS, Places, Problem, Problems};
+pub use problem::{Collector, Home, MAX_PROBLEMS, Places, Problem, Problems};
 pub use section::{Located, Section, items, parse, plain_text, texts, wrong_type};
 pub use toml::de::DeValue;
 pub use words::{is_harmful, printable, shortened, suggestion, suggestion_from};

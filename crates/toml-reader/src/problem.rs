@@ -107,10 +107,14 @@ impl fmt::Display for Problems {
 /// each of a hundred thousand wrong words might have meant would take minutes.
 pub const MAX_PROBLEMS: usize = 200;
 
+/// Where a key belongs that stands in a table, as messages call that, which does not have it: `None` where it belongs nowhere.
+pub type Home = fn(key: &str, table: &str) -> Option<String>;
+
 /// Collects the problems of one text while the text is read.
 pub struct Collector<'t> {
     places: Places<'t>,
     elsewhere: &'static [(&'static str, &'static str)],
+    home: Home,
     list: Vec<Problem>,
     refused: BTreeSet<String>,
 }
@@ -123,7 +127,13 @@ impl<'t> Collector<'t> {
 
     /// A collector that also suggests by a table of words: what other programs call something, and what it is called here.
     pub fn knowing(elsewhere: &'static [(&'static str, &'static str)], file: &'t str, text: &'t str) -> Self {
-        Self { places: Places::new(file, text), elsewhere, list: Vec::new(), refused: BTreeSet::new() }
+        let places = Places::new(file, text);
+        Self { places, elsewhere, home: |_, _| None, list: Vec::new(), refused: BTreeSet::new() }
+    }
+
+    /// The same collector, which says of a key in the wrong table where it belongs.
+    pub fn with_home(self, home: Home) -> Self {
+        Self { home, ..self }
     }
 
     pub(crate) fn text(&self) -> &'t str {
@@ -168,6 +178,14 @@ impl<'t> Collector<'t> {
     /// takes time and nobody would read it.
     pub fn suggestion<'a>(&self, word: &str, choice: impl IntoIterator<Item = &'a str>) -> Option<String> {
         (!self.is_full()).then(|| suggestion_from(self.elsewhere, word, choice))
+    }
+
+    /// What to do about a key that a table does not have: another program's word has its own here, a key of another table belongs there,
+    /// and any other word is probably one of those that are `known`.
+    pub(crate) fn about_key(&self, key: &str, table: &str, known: &[&str]) -> Option<String> {
+        let has_word = self.elsewhere.iter().any(|(other, here)| *other == key && known.contains(here));
+        let home = if has_word || self.is_full() { None } else { (self.home)(key, table) };
+        home.or_else(|| self.suggestion(key, known.iter().copied()))
     }
 
     /// Whether nothing has been reported.

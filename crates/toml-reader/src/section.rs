@@ -92,7 +92,7 @@ impl<'t> Section<'t> {
 
     fn refuse_unknown(&self, known: &[&str], c: &mut Collector<'_>) {
         for (key, _) in self.entries().into_iter().filter(|(key, _)| !known.contains(&key.value)) {
-            let help = c.suggestion(key.value, known.iter().copied());
+            let help = c.about_key(key.value, &self.what, known);
             c.report(key.span, format!("{} has no key `{}`", self.what, shortened(key.value)), help);
         }
     }
@@ -381,6 +381,23 @@ mod tests {
             root.section("table", "[table]", c).map(|table| table.only(&["left", "right"], c));
         });
         assert_eq!(found, ["t:2:1: [table] has no key `rite`", "t:3:2: a text has no key `other`"]);
+    }
+
+    #[test]
+    fn a_key_in_the_wrong_table_is_shown_its_place() {
+        const WORDS: [(&str, &str); 2] = [("src", "left"), ("rate", "size")];
+        let text = "rate = 1\nsrc = 2\nlegt = 3";
+        let mut c = Collector::knowing(&WORDS, "t", text).with_home(|key, table| {
+            (key != "legt").then(|| format!("not in {table}: it is a key of [limit]"))
+        });
+        let table = parse(&mut c).unwrap();
+        Section::root(&table, "a text").only(&["left", "right"], &mut c);
+        let helps: Vec<_> =
+            c.into_problems().list().iter().filter_map(|problem| problem.help.clone()).collect();
+        // The word of another program that belongs to another table belongs there.
+        let expected =
+            ["not in a text: it is a key of [limit]", "did you mean `left`?", "did you mean `left`?"];
+        assert_eq!(helps, expected);
     }
 
     #[test]

@@ -132,6 +132,20 @@ fn options_make_the_plan_or_say_why_not() {
         (with(&["frame"]), "exit 2: --set frame: write FACTOR=V[,V…], as in --set frame=64,1518".into()),
         (with(&["flow=2"]), "exit 2: --set flow=2: no factor is called `flow`; did you mean `flows`?".into()),
         (
+            with(&["factors.flows=2"]),
+            "exit 2: --set factors.flows=2: no factor is called `factors.flows`; write it without `factors.`: --set flows=…".into(),
+        ),
+        (
+            with(&["rounds=2"]),
+            "exit 2: --set rounds=2: no factor is called `rounds`; it is a parameter, which a suite's file has: in its profiles, or in a \
+             test"
+                .into(),
+        ),
+        (
+            with(&["dut=linux"]),
+            "exit 2: --set dut=linux: no factor is called `dut`; it is an option of its own: --dut".into(),
+        ),
+        (
             with(&["flows=50000000"]),
             "exit 2: --set flows=50000000: `50000000` is no level of `flows`: it takes 1 to 10,000,000; `100k` and `1M` may \
              be written"

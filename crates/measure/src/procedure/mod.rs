@@ -61,9 +61,7 @@ pub use guard::{BEHIND_TOLERANCE, MOST_ATTEMPTS, counted_loss, judge};
 pub use latency::{LatencyLoad, LatencySpec};
 pub use loss_curve::LossCurveSpec;
 pub use parameters::Key;
-#[cfg(test)]
-pub(crate) use parameters::keys;
-pub(crate) use parameters::{Parameters, own_keys};
+pub(crate) use parameters::{Parameters, keys, own_keys};
 pub(crate) use rate::held;
 pub use rate::{RateOf, RateSpec};
 pub use recovery::{OverloadRecoverySpec, ResetRecoverySpec};

@@ -5,20 +5,40 @@ use super::{
     Asks, Expectation, FACTORS, Factor, Layout, MAX_COMBINATIONS, Profile, Question, Suite, Test, Value,
     Variant, combination_count, combinations, describe,
 };
-use crate::procedure::{PROCEDURES, Parameters, ProcedureKind, ProcedureRow, own_keys};
+use crate::procedure::{self, PROCEDURES, Parameters, ProcedureKind, ProcedureRow, own_keys};
 use crate::published;
 use crate::results::{Tick, TickStatus};
 use std::collections::BTreeMap;
 use toml_reader::{Collector, Located, Problems, Section, items, parse, plain_text, wrong_type};
 
 pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
-    let mut c = Collector::new(file, text);
+    let mut c = Collector::new(file, text).with_home(home);
     let Some(root) = parse(&mut c) else { return Err(c.into_problems()) };
     let root = Section::root(&root, "a suite");
     match read_root(root, file, text, &mut c) {
         Some(suite) if c.is_empty() => Ok(suite),
         _ => Err(c.into_problems()),
     }
+}
+
+/// Where a key of one table belongs that stands in another.
+fn home(key: &str, table: &str) -> Option<String> {
+    const OF_SUITE: [&str; 5] = ["duts", "default_profile", "published", "source", "summary"];
+    const OF_TEST: [&str; 4] = ["procedure", "layout", "against", "factors"];
+    let is_in_test = table.starts_with("[[test]]") || table.starts_with("[test.");
+    let home = if Factor::named(key).is_some() {
+        let where_else = if is_in_test { "" } else { " under a [[test]]" };
+        format!("it is a factor: write factors.{key}{where_else}")
+    } else if procedure::keys().any(|parameter| parameter.name == key) {
+        "it is a parameter: write it under [profiles.quick], or under a [[test]]".to_owned()
+    } else if OF_SUITE.contains(&key) {
+        "it is a key of the suite: write it above the first [table]".to_owned()
+    } else if OF_TEST.contains(&key) {
+        "it is a key of a test: write it under [[test]]".to_owned()
+    } else {
+        return None;
+    };
+    Some(home)
 }
 
 /// `None` only when a problem has been reported.
@@ -296,7 +316,11 @@ fn factors(
     let Some(table) = s.section("factors", what, c) else { return found };
     for (key, value) in table.entries() {
         let Some(factor) = Factor::named(key.value) else {
-            let help = c.suggestion(key.value, Factor::ALL.map(Factor::name));
+            let is_parameter = procedure::keys().any(|parameter| parameter.name == key.value);
+            let help = match is_parameter {
+                true => Some("it is a parameter: write it without `factors.`".to_owned()),
+                false => c.suggestion(key.value, Factor::ALL.map(Factor::name)),
+            };
             c.report(key.span, format!("no factor is called `{}`", key.value), help);
             continue;
         };

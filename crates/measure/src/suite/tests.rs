@@ -140,6 +140,41 @@ const ROWS: &[(&str, &str, &str)] = &[
         "small.toml:13:1: `against` means nothing to this layout\n  write layout = \"nstl-runs\" beside it\nsmall.toml:13:11: no test before this one is called `other`\n  there are none",
     ),
     ("factors.rules", "factors.rule", "small.toml:14:9: no factor is called `rule`\n  did you mean `rules`?"),
+    (
+        "factors.rules = [0, 4]\n",
+        "flows = 10\n",
+        "small.toml:14:1: [[test]] number 1 has no key `flows`\n  it is a factor: write factors.flows",
+    ),
+    (
+        "factors.frame = 64\n",
+        "cores = 1\n",
+        "small.toml:17:1: [test.quick] has no key `cores`\n  it is a factor: write factors.cores",
+    ),
+    (
+        "rounds = 1",
+        "rounds = 1\nframe = 64",
+        "small.toml:8:1: [profiles.quick] has no key `frame`\n  it is a factor: write factors.frame under a [[test]]",
+    ),
+    (
+        "published = \"tolly\"",
+        "rounds = 3",
+        "small.toml:4:1: a suite has no key `rounds`\n  it is a parameter: write it under [profiles.quick], or under a [[test]]",
+    ),
+    (
+        "published = \"tolly\"",
+        "procedure = \"throughput\"",
+        "small.toml:4:1: a suite has no key `procedure`\n  it is a key of a test: write it under [[test]]",
+    ),
+    (
+        "duts = [\"linux\"]\n[profiles.quick]\n",
+        "[profiles.quick]\nduts = [\"linux\"]\n",
+        "small.toml:1:1: a suite has no `duts`\n  write duts = [\"wire\", \"linux\"]\nsmall.toml:6:1: [profiles.quick] has no key `duts`\n  it is a key of the suite: write it above the first [table]",
+    ),
+    (
+        "factors.rules = [0, 4]",
+        "factors.rounds = 3",
+        "small.toml:14:9: no factor is called `rounds`\n  it is a parameter: write it without `factors.`",
+    ),
     ("[0, 4]", "[0, 4, 0]", "small.toml:14:24: `rules` has the level 0 twice"),
     ("[0, 4]", "[]", "small.toml:14:17: `rules` has no levels\n  it takes 0 (no filter) to 100,000"),
     (

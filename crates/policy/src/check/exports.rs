@@ -47,6 +47,9 @@ fn refuse_nobody(section: &Section<'_>, c: &mut Problems<'_>) {
     } else if has(&["facility"]) && !has(&["journald", "syslog"]) {
         let help = "take `facility` out: records of IPFIX have none".to_owned();
         c.report(section.key_span("facility"), "`facility` needs `syslog` or `journald`", Some(help));
+    } else if has(&["enterprise"]) && !has(&["syslog", "ipfix"]) {
+        let help = "take `enterprise` out: the journal has fields of its own".to_owned();
+        c.report(section.key_span("enterprise"), "`enterprise` needs `syslog` or `ipfix`", Some(help));
     }
 }
 

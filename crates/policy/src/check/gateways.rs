@@ -2,7 +2,7 @@
 
 mod dns;
 mod ftp;
-mod users;
+pub(super) mod users;
 
 use super::Kind;
 use super::names::{Addresses, Names};

@@ -61,6 +61,11 @@ fn list<'t>(
     let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
     let refresh = refresh(section, &origin, c);
     let expires = expires(section, c);
+    if section.value("log").is_some() && !block.is_any() && !require.is_any() {
+        let help = "write log = true in the rules that name the list, and take it out here".to_owned();
+        let message = "`log` is about what `block` and `require` refuse, and the list has neither";
+        c.report(section.key_span("log"), message, Some(help));
+    }
     if !is_read {
         refuse_keys_of_sources(section, c);
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use toml_reader::{Collector, DeValue, Located, Problems, Section, Value, parse, shortened, wrong_type};
 
 pub(crate) fn policy(file: &str, text: &str) -> Result<Policy, Problems> {
-    let mut c = Collector::knowing(&ELSEWHERE, file, text);
+    let mut c = Collector::knowing(&ELSEWHERE, file, text).with_home(|key, _| schema::home(key));
     let Some(table) = parse(&mut c) else { return Err(c.into_problems()) };
     let root = Section::root(&table, "a policy").only(schema::ROOT.keys, &mut c);
     refuse_later_parts(&root, &mut c);
@@ -107,6 +107,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             span.clone(),
         ));
     }
+    unused.extend(gateways::users::unused(root));
     if root.value("domains").is_some() && lists.iter().all(|list| list.domain().is_none()) {
         let what = "`[domains]`: no rule names a domain, such as \"domain:updates.example.net\"";
         unused.push((what.to_owned(), root.key_span("domains")));

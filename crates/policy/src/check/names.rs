@@ -30,6 +30,12 @@ pub(super) trait NamedSet: Sized {
     fn meant(_word: &str) -> Option<String> {
         None
     }
+
+    /// Names of other parts of a policy that people write here, each with what to do.
+    fn elsewhere<'t>(_root: &Section<'t>) -> Vec<(&'t str, String)> {
+        Vec::new()
+    }
+
     fn literal<'t>(
         word: &Located<&'t str>,
         lists: &mut ListNames<'t>,
@@ -75,7 +81,30 @@ impl NamedSet for Addresses {
     }
 
     fn is_literal(word: &str) -> bool {
-        word.contains(['.', ':', '/']) || word.starts_with(|ch: char| ch.is_ascii_digit())
+        is_like_an_address(word)
+    }
+
+    fn meant(word: &str) -> Option<String> {
+        let is_code = word.len() == 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+        is_code.then(|| format!("write \"country:{word}\" for the addresses of a country"))
+    }
+
+    fn elsewhere<'t>(root: &Section<'t>) -> Vec<(&'t str, String)> {
+        // What is wrong there is reported there.
+        let mut scratch = Collector::new("", "");
+        let mut names_of = |key| named(root, key, &mut scratch).into_iter().map(|(name, _)| name.value);
+        let lists: Vec<_> = names_of("lists").collect();
+        let zones = names_of("zones").chain(["self"]);
+        let of_zone = |name: &'t str| {
+            (
+                name,
+                format!(
+                    "`{name}` is a zone: zones stand in `from` and `to`, addresses and objects in `source` and `destination`"
+                ),
+            )
+        };
+        let of_list = |name: &'t str| (name, format!("write \"list:{name}\": `{name}` is a list"));
+        lists.into_iter().map(of_list).chain(zones.map(of_zone)).collect()
     }
 
     fn literal<'t>(
@@ -224,6 +253,8 @@ pub(super) struct Names<'t, S> {
     /// The sets that rules have asked for, by their words, because many rules ask for the same.
     asked: FxHashMap<Vec<&'t str>, Arc<S>>,
     built_in: FxHashMap<&'static str, Arc<S>>,
+    /// See [`NamedSet::elsewhere`].
+    elsewhere: Vec<(&'t str, String)>,
     pub(super) lists: ListNames<'t>,
 }
 
@@ -251,6 +282,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
             by_name,
             asked: FxHashMap::default(),
             built_in,
+            elsewhere: S::elsewhere(root),
             lists: ListNames::default(),
         }
     }
@@ -389,10 +421,17 @@ impl<'t, S: NamedSet> Names<'t, S> {
         }
         let mut names: Vec<&str> = self.definitions.iter().map(|d| d.name.value).collect();
         names.extend(S::reserved());
-        let help = S::meant(word.value).or_else(|| c.suggestion(word.value, names));
+        let elsewhere = self.elsewhere.iter().find(|(name, _)| *name == word.value);
+        let help = elsewhere.map(|(_, help)| help.clone());
+        let help = help.or_else(|| S::meant(word.value)).or_else(|| c.suggestion(word.value, names));
         c.report(word.span.clone(), format!("there is no {} `{}`", S::WHAT, shortened(word.value)), help);
         None
     }
+}
+
+/// Whether a word is written as addresses are, and names are not.
+pub(super) fn is_like_an_address(word: &str) -> bool {
+    word.contains(['.', ':', '/']) || word.starts_with(|ch: char| ch.is_ascii_digit())
 }
 
 fn too_deep(span: Range<usize>, c: &mut Collector<'_>) {

@@ -1,7 +1,7 @@
 //! Rules, and what happens where none matches.
 
 use super::gateways::Gateways;
-use super::names::{Addresses, Names};
+use super::names::{Addresses, Names, is_like_an_address};
 use super::settings::duration;
 use super::source_ports;
 use super::syn_proxy;
@@ -250,7 +250,12 @@ pub(super) fn zone_set(
         if found.is_none() && !c.has_refused(word.value) {
             let names = zones.iter().map(|(zone, _)| zone.name.as_str()).chain(["any"]);
             let message = format!("there is no zone `{}`", shortened(word.value));
-            let help = c.suggestion(word.value, names);
+            let help = match is_like_an_address(word.value) {
+                true => {
+                    Some("addresses stand in `source` and `destination`, zones in `from` and `to`".to_owned())
+                }
+                false => c.suggestion(word.value, names),
+            };
             c.report(word.span.clone(), message, help);
         }
         found.map(|i| 1 << i)

@@ -1,6 +1,7 @@
 //! Who may log in at a gateway, and which rules are for them.
 
 use crate::schema;
+use std::ops::Range;
 use toml_reader::{Collector, Section};
 
 /// Bytes of the name of a user or a group at most.
@@ -38,6 +39,24 @@ pub(super) fn file(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Optio
         return None;
     }
     Some(Some(file.value.to_owned()))
+}
+
+/// Gateways with a file of users that no rule asks for, as messages call them, each with its place.
+pub(in crate::check) fn unused(root: &Section<'_>) -> Vec<(String, Range<usize>)> {
+    // What is wrong with a gateway was reported where it was read.
+    let mut scratch = Collector::new("", "");
+    let mut found = Vec::new();
+    for (name, section) in super::KIND.sections(root, &mut scratch) {
+        let mut rules = schema::GATEWAY_RULE.sections(&section, "rules", &mut scratch).into_iter();
+        if section.value("users_file").is_some() && !rules.any(|rule| rule.value("users").is_some()) {
+            let name = name.value;
+            let what = format!(
+                "`users_file` of the gateway `{name}`: none of its rules has `users`, so nobody has to log in"
+            );
+            found.push((what, section.key_span("users_file")));
+        }
+    }
+    found
 }
 
 /// Reports rules for users of a gateway at which nobody can log in.
