@@ -168,6 +168,16 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_shows_a_right_one() {
+        const GUIDE: &str = include_str!("../../../docs/guide/fleet.md");
+        let blocks: Vec<&str> =
+            GUIDE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        let [block] = blocks[..] else { panic!("the guide has {} configurations", blocks.len()) };
+        let config = Config::parse("fleet.toml", block).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(config.agent.map(|agent| agent.group), Some("branches".to_owned()));
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_place() {
         for (text, expected) in [
             ("", "f:1:1: the configuration of a fleet has no `server`"),

@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn every_command_that_documents_and_help_show_is_taken() {
-        let wrong = testkit::documents::not_taken(Cli::command());
+        let wrong = testkit::documents::not_taken(Cli::command(), 50);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

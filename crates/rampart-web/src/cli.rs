@@ -153,7 +153,9 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_holds_together() {
+    fn every_command_that_documents_and_help_show_is_taken() {
         super::Cli::command().debug_assert();
+        let wrong = testkit::documents::not_taken(super::Cli::command(), 10);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

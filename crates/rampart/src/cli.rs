@@ -613,7 +613,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The policy's file.
+    /// The policy's file, or `-` for standard input.
     pub(crate) policy: PathBuf,
     /// Zone that the packet comes from.
     #[arg(long, value_name = "ZONE", required_unless_present = "packets", conflicts_with = "packets")]
@@ -659,7 +659,7 @@ mod tests {
 
     #[test]
     fn every_command_that_documents_and_help_show_is_taken() {
-        let wrong = testkit::documents::not_taken(Cli::command());
+        let wrong = testkit::documents::not_taken(Cli::command(), 50);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

@@ -26,6 +26,7 @@ use scanned::Scanned;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use translated::{Translated, untranslatable};
 
@@ -71,7 +72,13 @@ impl Question {
 const UNASKED: &str = "icmp-unasked";
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
-    let policy = crate::read_policy(&args.policy)?;
+    let stdin = Path::new(crate::STDIN);
+    if args.policy == stdin && args.packets.as_deref() == Some(stdin) {
+        let why =
+            "standard input is the policy or the packets, and cannot be both: name a file for one of them";
+        return Err(Failure::Wrong(why.to_owned()));
+    }
+    let policy = crate::parsed(&args.policy, crate::read_text_or_stdin(&args.policy)?)?;
     let at = args.at.as_deref().map_or_else(
         || Ok(now()),
         |text| moment(text).map_err(|why| Failure::Wrong(format!("--at {text}: {why}"))),

@@ -127,7 +127,10 @@ impl From<FleetError> for Failure {
 pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let config = read_config(&args.config)?;
     let agent = config.agent.ok_or_else(|| {
-        Failure::Wrong(format!("{} has no [agent]: it says which firewall this is", args.config.display()))
+        Failure::Wrong(format!(
+            "{} has no [agent]: write it with `name`, `group` and `trust`, which say which firewall this is and whom it obeys",
+            args.config.display()
+        ))
     })?;
     let shown = args.state.display();
     DirBuilder::new().recursive(true).mode(0o700).create(&args.state).map_err(|error| {
@@ -186,7 +189,8 @@ pub(crate) fn run(args: &FleetArgs, json: bool) -> Result<String, Failure> {
             check_name(firewall).map_err(Failure::Wrong)?;
             let (runtime, server) = connected()?;
             let text = runtime.block_on(server.metrics(firewall))?;
-            Ok(String::from_utf8_lossy(&text).into_owned())
+            let text = String::from_utf8_lossy(&text).into_owned();
+            Ok(if json { format!("{:#}\n", json!({ "metrics": text })) } else { text })
         }
     }
 }
@@ -197,6 +201,13 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 fn read_config(path: &Path) -> Result<Config, Failure> {
+    if !path.exists() {
+        return Err(Failure::Wrong(format!(
+            "there is no {}, which says where the server of the fleet is: write server = \"tls://nats.example.net:4222\" into it \
+             (docs/guide/fleet.md), or name another file with --config",
+            path.display()
+        )));
+    }
     let (file, text) = read_text(path)?;
     Config::parse(&file, &text).map_err(|problems| Failure::Problems(Box::new(problems)))
 }
@@ -204,7 +215,13 @@ fn read_config(path: &Path) -> Result<Config, Failure> {
 fn make_key(file: &Path, json: bool) -> Result<String, Failure> {
     let pem = PrivateKey::new_pem()?;
     let public = PrivateKey::from_pem(pem.as_bytes())?.public().to_string();
-    let wrong = |error| Failure::Wrong(format!("cannot write {}: {error}", file.display()));
+    let wrong = |error: std::io::Error| {
+        let there = match error.kind() {
+            ErrorKind::AlreadyExists => ": a key that is replaced is gone for good, so name another file",
+            _ => "",
+        };
+        Failure::Wrong(format!("cannot write {}: {error}{there}", file.display()))
+    };
     let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(wrong)?;
     made.write_all(pem.as_bytes()).and_then(|()| made.sync_all()).map_err(wrong)?;
     Ok(match json {
@@ -218,7 +235,10 @@ fn wish(args: &SendArgs) -> Result<(PrivateKey, Wish), Failure> {
     check_name(&args.group).map_err(Failure::Wrong)?;
     let shown = args.key.display();
     let wrong = |why: &dyn std::fmt::Display| Failure::Wrong(format!("cannot use the key {shown}: {why}"));
-    let file = whole_file::open(&args.key).map_err(|error| wrong(&error))?;
+    let file = whole_file::open(&args.key).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => wrong(&"there is no such file; `rampart fleet key FILE` makes one"),
+        _ => wrong(&error),
+    })?;
     whole_file::check_secret(&file, &shown).map_err(Failure::Wrong)?;
     let pem = whole_file::read_from(file).map_err(|error| wrong(&error))?;
     let key = PrivateKey::from_pem(&pem).map_err(|error| wrong(&error))?;

@@ -116,7 +116,18 @@ fn read(file: &Path, how: &ListArgs) -> Result<(Contents, u64), Failure> {
         expires: None,
         span: 0..0,
     };
-    entries_of(&list, file).map_err(Failure::Wrong)
+    entries_of(&list, file).map_err(|why| Failure::Wrong(in_words_of_options(&why)))
+}
+
+/// What is wrong with a file, as policies are spoken to about it, for somebody who has no policy but options.
+fn in_words_of_options(why: &str) -> String {
+    const WORDS: [(&str, &str); 4] = [
+        ("or write broken = \"skip\"", "or leave them out by --skip-broken"),
+        ("(countries = [\"CH\"], or \"country:CH\" in a rule)", "(--country CH)"),
+        ("(countries = [\"CH\"])", "(--country CH)"),
+        (": a list that is to be empty is taken out of the policy", ""),
+    ];
+    WORDS.iter().fold(why.to_owned(), |why, (policy, option)| why.replace(policy, option))
 }
 
 fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCode, Failure> {

@@ -417,7 +417,7 @@ fn read_text(list: &List, mut from: impl Read, room: &Share<'_>) -> Result<(Cont
         let more = text.broken - named.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         return Err(format!(
-            "{} of {} lines cannot be read ({}{more}): mend them, or write broken = \"skip\"",
+            "{} of {} lines cannot be read ({}{more}): correct them, or write broken = \"skip\"",
             text.broken,
             text.lines,
             named.join("; ")
@@ -574,7 +574,7 @@ mod tests {
             fs::write(folder.path().join(name), bytes).unwrap();
             let why = load(&policy(&format!("file = '{name}'"), folder.path()), None, NOW).unwrap_err();
             assert!(why.contains("1000000 of 1000002 lines cannot be read (line 2 is "), "{why}");
-            assert!(why.contains("; and 999990 more): mend them") && why.len() < 1_000, "{why}");
+            assert!(why.contains("; and 999990 more): correct them") && why.len() < 1_000, "{why}");
             let list = format!("file = '{name}'\nbroken = 'skip'");
             let facts = load(&policy(&list, folder.path()), None, NOW).unwrap().unwrap().lists.remove(0);
             assert_eq!((facts.ipv4_addresses, facts.broken_lines), (2, BROKEN), "{name}");

@@ -129,6 +129,7 @@ const fn without_json(command: &Command) -> Option<&'static str> {
     match command {
         Command::Man { .. } => Some("man"),
         Command::Completion { .. } => Some("completion"),
+        Command::Agent(_) => Some("agent"),
         _ => None,
     }
 }
@@ -167,6 +168,10 @@ fn read_text(path: &Path) -> Result<(String, String), Failure> {
 
 fn text(name: String, read: std::io::Result<Vec<u8>>) -> Result<(String, String), Failure> {
     let bytes = read.map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+    if backup::begins(&bytes) {
+        let what = "is a backup and no policy: `rampart restore` puts the policy in it in force";
+        return Err(Failure::Wrong(format!("{name} {what}")));
+    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

@@ -190,7 +190,8 @@ fn commands_without_a_firewall_say_so_with_status_3() {
 
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
-    let home = example("home.toml");
+    let (home, backup) = (example("home.toml"), Scratch::new("backup", b"rampart-backup 1 2 x\n\x1f\x8b"));
+    let backup = backup.path();
     for (args, expected) in [
         (vec!["apply", &home, "--confirm", "0"], "0 is not in 1..=86400"),
         (vec!["top", "--interval", "0"], "seconds from 0.1 to 3600"),
@@ -235,9 +236,40 @@ fn arguments_that_make_no_sense_are_refused() {
             "Europe/Berlinn",
         ),
         (vec!["sessions", "--kill"], "--kill without a filter ends every flow"),
+        (vec!["fleet", "status", "--config", "/nonexistent/fleet.toml"], "or name another file with --config"),
+        (vec!["agent", "--config", "/nonexistent/fleet.toml"], "write server = \"tls://nats.example.net:4222\""),
+        (
+            vec!["fleet", "apply", &home, "--group", "g", "--key", "/nonexistent/key"],
+            "cannot use the key /nonexistent/key: there is no such file; `rampart fleet key FILE` makes one",
+        ),
+        (vec!["fleet", "key", &home], "a key that is replaced is gone for good"),
+        (vec!["backup", "/tmp"], "/tmp is a folder: name a file in it, such as /tmp/firewall.backup"),
+        (vec!["restore", &home], "nothing is changed: it is a policy, which `rampart apply` puts in force"),
+        (vec!["check", &backup], "is a backup and no policy: `rampart restore` puts the policy in it in force"),
     ] {
         let run = rampart(&args);
         assert!(run.status == 2 && run.err.contains(expected), "{args:?}: {}", run.err);
+    }
+}
+
+/// Files of lists are refused in the words of the command's own options: there is no policy to write anything into.
+#[test]
+fn files_of_lists_are_refused_with_what_to_do() {
+    for (text, options, status, expected) in [
+        (&b"192.0.2.1\nexample.org\n"[..], &[][..], 2, "line 2 is neither an address, a network nor a range"),
+        (b"192.0.2.1\nexample.org\n", &[], 2, "correct them, or leave them out by --skip-broken"),
+        (b"192.0.2.1\nexample.org\n", &["--skip-broken"], 0, "192.0.2.1 is on "),
+        (b"192.0.2.0/24,CH\n", &[], 2, "of a table of countries: say which are meant (--country CH)"),
+        (b"192.0.2.0/24,CH\n", &["--country", "ch"], 0, "192.0.2.1 is on "),
+        (b"192.0.2.0/24,CH\n", &["--country", "LI"], 2, "no line has the country LI"),
+        (b"# nobody\n", &[], 2, "nothing is on it\n"),
+        (b"\0\0", &[], 2, "is no text"),
+    ] {
+        let list = Scratch::new("refused.txt", text);
+        let path = list.path();
+        let run = rampart(&[&["list", "test", &path, "192.0.2.1"], options].concat());
+        let said = format!("{}{}", run.out, run.err);
+        assert!(run.status == status && said.contains(expected), "{text:?} {options:?}: {said}");
     }
 }
 
@@ -268,6 +300,8 @@ fn json_is_printed_or_refused_and_never_left_out() {
         (vec!["init", "--role", "office-dmz", "--wan", "nonexistent"], 2),
         (vec!["completion", "bash"], 2),
         (vec!["man", "/nonexistent/man"], 2),
+        (vec!["agent"], 2),
+        (vec!["fleet", "status", "--config", "/nonexistent/fleet.toml"], 2),
     ];
     let password = Scratch::new("password", b"a long password");
     for (words, status) in rows {
@@ -281,6 +315,26 @@ fn json_is_printed_or_refused_and_never_left_out() {
         assert_eq!(status == 0, json["ok"] != false, "{words:?}: {json}");
     }
     let _ = std::fs::remove_file(&users.0);
+}
+
+/// A policy with mistakes would change nothing, so there is nothing to show but the mistakes, or the lines if these are asked for.
+#[test]
+fn diff_reports_errors_of_a_file() {
+    let (right, wrong) = (SHADOWED, SHADOWED.replace("\"http\"", "\"htpp\""));
+    let (right, wrong) =
+        (Scratch::new("right.toml", right.as_bytes()), Scratch::new("wrong.toml", wrong.as_bytes()));
+    let (right, wrong) = (right.path(), wrong.path());
+    let place = format!("{wrong}:13:11: there is no service `htpp`");
+    for (args, status, expected) in [
+        (vec![right.as_str(), &wrong], 2, place.as_str()),
+        (vec![&wrong, &right], 2, &place),
+        (vec![&right, &wrong, "--text"], 0, "+service = \"htpp\""),
+        (vec![&right, &right], 0, "from "),
+    ] {
+        let run = rampart(&[&["diff", "--socket", "/nonexistent/x.sock"], &args[..]].concat());
+        let said = format!("{}{}", run.out, run.err);
+        assert!(run.status == status && said.contains(expected), "{args:?}: {} {said}", run.status);
+    }
 }
 
 #[test]
@@ -418,8 +472,18 @@ fn a_policy_comes_by_standard_input() {
         (done.status.code().unwrap(), said)
     };
     let wrong = SHADOWED.replace("\"http\"", "\"htpp\"");
+    let packet = "explain - --from a --to b --src 192.0.2.1 --dst 192.0.2.2 --proto tcp --dport 80";
+    let packet: Vec<&str> = packet.split(' ').collect();
     for (args, text, status, expected) in [
-        (&["check", "-"][..], SHADOWED.as_bytes(), 0, "<stdin>:10:8: the rule `late` never decides"),
+        (&packet[..], SHADOWED.as_bytes(), 0, "allow: by the rule `all` (<stdin>:5)"),
+        (&packet, wrong.as_bytes(), 2, "<stdin>:13:11: there is no service `htpp`"),
+        (
+            &["explain", "-", "--packets", "-"],
+            SHADOWED.as_bytes(),
+            2,
+            "standard input is the policy or the packets",
+        ),
+        (&["check", "-"], SHADOWED.as_bytes(), 0, "<stdin>:10:8: the rule `late` never decides"),
         (&["check", "-"], wrong.as_bytes(), 2, "<stdin>:13:11: there is no service `htpp`"),
         (&["check", "-"], b"\n\xff", 2, "<stdin>:2: not UTF-8 text"),
         (&["check", "./-"], SHADOWED.as_bytes(), 2, "cannot read ./-: No such file"),

@@ -63,6 +63,9 @@ pub enum Mistake {
     /// A range that ends before it begins, or in the other family.
     #[error("a range that ends before it begins, or in the other family of addresses")]
     Backwards,
+    /// A line of a table of countries, where none are asked for.
+    #[error("of a table of countries: say which are meant (countries = [\"CH\"])")]
+    OfCountries,
     /// No code of a country.
     #[error("no network and a country's code of two letters, with a comma between")]
     NoCountry,
@@ -180,7 +183,9 @@ impl Reader {
             Ok(entry) => return Ok(Some(entry)),
             Err(mistake) => mistake,
         };
-        let (entry, end) = line.split_once(UNTIL).ok_or(mistake)?;
+        let Some((entry, end)) = line.split_once(UNTIL) else {
+            return Err(if self.of_country(line).is_ok() { Mistake::OfCountries } else { mistake });
+        };
         self.ending.add(entry_of(entry.trim_end())?, second_of(end.trim_start()).ok_or(Mistake::NoTime)?);
         Ok(None)
     }
@@ -323,6 +328,9 @@ mod tests {
             ("192.0.2.1 until 2026-11-24T10:00:00", "NoTime"),
             ("192.0.2.1 until tomorrow", "NoTime"),
             ("192.0.2.1 until", "NotAnEntry"),
+            ("192.0.2.0/24,CH", "OfCountries"),
+            ("192.0.2.0,192.0.2.9,CH", "OfCountries"),
+            ("192.0.2.1,192.0.2.9", "NotAnEntry"),
             ("192.0.2.1/24 until 2026-11-24T10:00:00Z", "HostBits"),
             ("until 2026-11-24T10:00:00Z", "NotAnEntry"),
             ("192.0.2.1/24", "HostBits"),

@@ -15,6 +15,12 @@ use std::path::Path;
 
 /// Writes a backup.
 pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
+    if args.file.is_dir() {
+        let file = args.file.display();
+        return Err(Failure::Wrong(format!(
+            "{file} is a folder: name a file in it, such as {file}/firewall.backup"
+        )));
+    }
     if holds_something_else(&args.file) {
         let file = args.file.display();
         return Err(Failure::Wrong(format!(
@@ -78,7 +84,10 @@ pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure>
         .map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
     let refused =
         |why: String| Failure::Wrong(format!("{name} is not restored, and nothing is changed: {why}"));
-    let Backup { policy, .. } = backup::decode(&bytes).map_err(refused)?;
+    let Backup { policy, .. } = backup::decode(&bytes).map_err(|why| match is_policy(&bytes) {
+        true => refused("it is a policy, which `rampart apply` puts in force".to_owned()),
+        false => refused(why),
+    })?;
     refuse_to_cut(&args.caution, &policy.file, policy.folder, &policy.text)?;
     let client = Client::new(args.caution.socket.as_deref())?;
     let restored: Restored = client.send_bytes(Operation::Restore, &confirm_of(&args.caution), &bytes)?;
@@ -88,6 +97,11 @@ pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure>
         in_force(&policy.file, applied)
             + &format!("new here: {entries} of the history, {lists} copies of lists\n")
     })
+}
+
+/// Whether a file that is no backup is a policy.
+fn is_policy(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| policy::Policy::parse("", text).is_ok())
 }
 
 #[cfg(test)]

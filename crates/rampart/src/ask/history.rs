@@ -62,6 +62,10 @@ pub(crate) fn diff(args: &DiffArgs, json: bool) -> Result<String, Failure> {
         Ok(number) => from.policy(Some(number)),
         Err(_) => {
             let (file, text) = crate::read_text_or_stdin(name.as_ref())?;
+            // What has mistakes would change nothing; its lines can be compared all the same.
+            if !args.text {
+                Policy::parse(&file, &text).map_err(|problems| Failure::Problems(Box::new(problems)))?;
+            }
             Ok(KeptPolicy { number: None, file, folder: None, text })
         }
     };
