@@ -83,9 +83,11 @@ fn history_keeps_runs_and_follows_their_points() {
         check(arguments, &history(&file, arguments), *status, said);
     }
     check(&["list"], &history(dir.path(), &["list"]), 2, &["is a folder: name a file in it"]);
+    let device = Path::new("/dev/null");
+    check(&["list"], &history(device, &["list"]), 2, &["/dev/null is no regular file", "--history FILE"]);
     std::fs::write(&file, "not a database at all, and long enough to be one: ".repeat(40)).unwrap();
     check(&["list"], &history(&file, &["list"]), 2, &["is damaged or no SQLite database", "move it away"]);
-    check(&["list"], &history(Path::new("off"), &["list"]), 2, &["the history is off"]);
+    check(&["list"], &history(Path::new("off"), &["list"]), 2, &["the history is off", "--history FILE"]);
 }
 
 /// Whoever asks for JSON has it on standard output, and nothing else.
@@ -141,11 +143,26 @@ fn serve_says_where_it_serves_and_ends_when_it_is_asked_to() {
     let address = taken.local_addr().unwrap().to_string();
     let mut again = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
     let again = again.args(["serve", "--listen", &address, "--history", "/nowhere"]).output().unwrap();
-    check(&["serve"], &again, 3, &["cannot listen on", &address]);
+    check(&["serve"], &again, 3, &["cannot listen on", &address, "choose another port"]);
     for nothing in ["here", "127.0.0.1:99999"] {
         let mut wrong = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
         let wrong = wrong.args(["serve", "--listen", nothing, "--history", "/nowhere"]).output().unwrap();
         check(&["serve", "--listen", nothing], &wrong, 2, &["cannot listen on", nothing]);
+    }
+    let mut no_port = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+    let no_port = no_port.args(["serve", "--listen", "here", "--history", "/nowhere"]).output().unwrap();
+    check(&["serve", "--listen", "here"], &no_port, 2, &["write an address and a port"]);
+    for (history, said) in
+        [("/dev/null", "is no regular file"), (dir.path().to_str().unwrap(), "name a file in it")]
+    {
+        let mut wrong = Command::new("timeout");
+        wrong.args(["60", env!("CARGO_BIN_EXE_rampart-bench"), "serve", "--listen", "127.0.0.1:0"]);
+        check(
+            &["serve", "--history", history],
+            &wrong.args(["--history", history]).output().unwrap(),
+            2,
+            &[said],
+        );
     }
 }
 

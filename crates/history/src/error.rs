@@ -23,10 +23,15 @@ pub enum HistoryError {
     },
     /// No run was recorded yet.
     #[error(
-        "no runs are recorded yet: {0} is not there. Finished runs are recorded by themselves; \
+        "no runs are recorded yet: {path} {found}. Finished runs are recorded by themselves; \
          `rampart-bench history import FOLDER` takes older ones"
     )]
-    None(PathBuf),
+    None {
+        /// The file.
+        path: PathBuf,
+        /// What there is of it: "is not there" or "is empty".
+        found: &'static str,
+    },
     /// A newer program wrote it.
     #[error(
         "{path} was written by a newer rampart-bench (history schema {found}; this program knows up to {known}): use that one, \
@@ -73,6 +78,19 @@ pub enum HistoryError {
     /// A folder where the file should be.
     #[error("{0} is a folder: name a file in it, as in {0}/history.sqlite")]
     IsFolder(PathBuf),
+    /// A device, a pipe or a socket where the file should be.
+    #[error(
+        "{0} is no regular file, so it keeps no runs: name a file with --history FILE, or keep none with --history off"
+    )]
+    NoFile(PathBuf),
+    /// It may be there, but cannot be looked at.
+    #[error("cannot read {path}: {source}")]
+    Hidden {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Anything else that SQLite reports.
     #[error("{path}: {detail}")]
     Sqlite {
@@ -91,7 +109,7 @@ pub enum HistoryError {
     #[error(transparent)]
     Report(#[from] ReportError),
     /// The server could not be started.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", http_serving::remedy(source))]
     Listen {
         /// Where.
         address: String,
@@ -108,9 +126,6 @@ impl HistoryError {
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             other => other.to_string(),
         };
-        if path.is_dir() {
-            return Self::IsFolder(path);
-        }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged { path, detail },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
@@ -127,7 +142,11 @@ impl HistoryError {
     /// Whether the machine is at fault and not the command.
     pub fn is_machine(&self) -> bool {
         match self {
-            Self::Folder { .. } | Self::Locked(_) | Self::Full(_) | Self::ReadOnly { .. } => true,
+            Self::Folder { .. }
+            | Self::Locked(_)
+            | Self::Full(_)
+            | Self::ReadOnly { .. }
+            | Self::Hidden { .. } => true,
             // What is no address at all is a word of the command.
             Self::Listen { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             _ => false,

@@ -11,6 +11,7 @@ use rusqlite::{
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -147,6 +148,17 @@ pub enum Kept {
     Completed(i64),
 }
 
+/// Whether there is a file, which SQLite alone says nothing clear about: it takes a device for an empty database.
+fn is_there(path: &Path) -> Result<bool, HistoryError> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(found) if found.is_dir() => Err(HistoryError::IsFolder(path.to_path_buf())),
+        Ok(_) => Err(HistoryError::NoFile(path.to_path_buf())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(HistoryError::Hidden { path: path.to_path_buf(), source }),
+    }
+}
+
 /// The opened file.
 #[derive(Debug)]
 pub struct Store {
@@ -162,13 +174,14 @@ impl Store {
     /// [`HistoryError::None`] when it is not there, or what is wrong with it.
     pub fn read(place: &Place) -> Result<Self, HistoryError> {
         let rights = place.enter();
-        if !place.path.exists() {
-            return Err(HistoryError::None(place.path.clone()));
+        let none = |found| HistoryError::None { path: place.path.clone(), found };
+        if !is_there(&place.path)? {
+            return Err(none("is not there"));
         }
         let store = Self::open(place, rights, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         match store.schema()? {
             Some(SCHEMA) => Ok(store),
-            Some(_) => Err(HistoryError::None(place.path.clone())),
+            Some(_) => Err(none("is empty")),
             None => Err(HistoryError::Foreign(place.path.clone())),
         }
     }
@@ -183,6 +196,7 @@ impl Store {
             let fault = |source| HistoryError::Folder { path: folder.into(), source };
             std::fs::create_dir_all(folder).map_err(fault)?;
         }
+        is_there(&place.path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut store = Self::open(place, rights, flags)?;
         match store.schema()? {

@@ -157,13 +157,19 @@ fn what_is_wrong_with_the_file_is_said() {
     std::fs::write(dir.path().join("torn"), bytes).unwrap();
     assert!(said(&place("torn")).contains("damaged"));
 
-    assert!(matches!(Store::read(&place("nowhere")), Err(HistoryError::None(_))));
     std::fs::write(dir.path().join("empty"), "").unwrap();
-    assert!(matches!(Store::read(&place("empty")), Err(HistoryError::None(_))));
+    for (name, words) in [("nowhere", "nowhere is not there"), ("empty", "empty is empty")] {
+        let read = Store::read(&place(name)).unwrap_err();
+        assert!(matches!(read, HistoryError::None { .. }) && read.to_string().contains(words), "{read}");
+    }
     assert!(Store::write(&place("empty")).is_ok(), "an empty file is a new one");
     assert!(matches!(Store::write(&place("text/below")), Err(HistoryError::Folder { .. })));
     std::fs::create_dir(dir.path().join("folder")).unwrap();
-    assert!(matches!(Store::write(&place("folder")), Err(HistoryError::IsFolder(_))));
+    assert!(said(&place("folder")).contains("name a file in it"));
+    for device in ["/dev/null", "/dev/full"] {
+        let refused = said(&Place::file(Path::new(device)));
+        assert!(refused.contains("no regular file") && refused.contains("--history off"), "{refused}");
+    }
 }
 
 /// Root may write everything, so this only says something for others.

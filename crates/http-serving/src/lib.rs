@@ -36,6 +36,19 @@ pub fn accept(
     }
 }
 
+/// What to do about a port that cannot be had, to stand behind the reason; nothing where the reason alone is known.
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::InvalidInput => ": write an address and a port, such as 127.0.0.1:8443",
+        ErrorKind::AddrInUse => ": another program listens there, so choose another port",
+        ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; `ip -br address` shows those that it has"
+        }
+        ErrorKind::PermissionDenied => ": ports below 1024 are for root",
+        _ => "",
+    }
+}
+
 /// So many at once.
 #[derive(Debug, Clone)]
 pub struct Places {

@@ -24,7 +24,7 @@ const LOOK: u16 = 50;
 #[derive(Debug, thiserror::Error)]
 pub enum OtgError {
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", http_serving::remedy(source))]
     Listen {
         /// As the user wrote it.
         address: String,

@@ -21,7 +21,7 @@ pub const LONGEST_NAME: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
     /// The file cannot be read or written.
-    #[error("cannot read or write the users in {}: {source}", path.display())]
+    #[error("cannot read or write the users in {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -31,6 +31,15 @@ pub enum UsersError {
     /// What was asked for is wrong.
     #[error("{0}")]
     Wrong(String),
+}
+
+/// What helps against a fault of the file, where something does.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; ask as root, or as the user to whom the file belongs",
+        io::ErrorKind::NotFound => "; make its folder first, or name another file",
+        _ => "",
+    }
 }
 
 /// What was asked for is wrong.

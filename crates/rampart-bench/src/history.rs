@@ -16,7 +16,7 @@ use std::path::Path;
 /// The file that is meant, if one is.
 pub(crate) fn place(file: &HistoryFile) -> Result<Place, Failure> {
     let found = Place::find(file.history.as_deref(), &Surroundings::read())?;
-    found.ok_or_else(|| Failure::Wrong("no runs are kept: the history is off".to_owned()))
+    found.ok_or_else(|| Failure::Wrong("no runs are kept: the history is off, by --history or $RAMPART_BENCH_HISTORY: name a file with --history FILE".to_owned()))
 }
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ mod serve;
 
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Cli, Command, UserCommand};
-use passwords::prompt;
+use passwords::{check_password, prompt};
 use rampart_web::users::Users;
 use rampart_web::{privileges, tls};
 use std::io::{ErrorKind, Write as _};
@@ -27,6 +27,7 @@ fn run(cli: &Cli) -> Result<(), String> {
         Command::Serve(args) => serve::run(args),
         Command::User { command, state } => user(command, state),
         Command::Certificate { state } => {
+            check_folder(state)?;
             tls::forget(state).map_err(|error| format!("cannot remove the certificate: {error}"))?;
             print("the next start makes another certificate: `systemctl restart rampart-web`\n")
         }
@@ -42,21 +43,32 @@ fn run(cli: &Cli) -> Result<(), String> {
 }
 
 fn user(command: &UserCommand, state: &Path) -> Result<(), String> {
-    prepare(state, privileges::choose(None).ok().as_ref())?;
+    if !matches!(command, UserCommand::Add { .. }) {
+        check_folder(state)?;
+    }
     let users = Users::at(&state.join(cli::USERS)).map_err(|error| error.to_string())?;
+    // Nobody is to type a password twice for a name that cannot have it.
+    let fits = match command {
+        UserCommand::Add { name, .. } => users.check_free(name),
+        UserCommand::Passwd { name } => users.check_there(name),
+        _ => Ok(()),
+    };
+    fits.map_err(|error| error.to_string())?;
     let done = match command {
         UserCommand::List => users.all().map(|all| -> String {
             if all.is_empty() {
-                say("nobody may log in yet: `rampart-web user add NAME --role administer` makes the first user");
+                say(NOBODY);
             }
             all.iter().map(|user| format!("{:<32} {}\n", user.name, user.role.name())).collect()
         }),
         UserCommand::Add { name, role } => {
-            users.add(name, (*role).into(), &prompt::read(name)?).map(|()| String::new())
+            let password = prompt::read(name)?;
+            check_password(name, &password).map_err(|error| error.to_string())?;
+            // Only now, so that a mistake leaves no folder behind.
+            prepare(state, privileges::choose(None).ok().as_ref())?;
+            users.add(name, (*role).into(), &password).map(|()| String::new())
         }
-        UserCommand::Passwd { name } => {
-            users.set_password(name, &prompt::read(name)?).map(|_| String::new())
-        }
+        UserCommand::Passwd { name } => users.set_password(name, &prompt::read(name)?).map(|_| String::new()),
         UserCommand::Role { name, role } => {
             users.set_role(name, (*role).into(), true).map(|()| String::new())
         }
@@ -79,6 +91,22 @@ fn print(text: &str) -> Result<(), String> {
 /// A line for whoever sits at the terminal or reads the journal; nobody has to.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "rampart-web: {line}");
+}
+
+/// Said where no user was made yet.
+const NOBODY: &str =
+    "nobody may log in yet: `rampart-web user add NAME --role administer` makes the first user";
+
+/// Whether there is a folder of users, where nothing makes one.
+fn check_folder(state: &Path) -> Result<(), String> {
+    if state.is_dir() {
+        return Ok(());
+    }
+    Err(format!(
+        "there is no folder {}: name the one of the server with --state, or make the first user, and with it the folder, by `rampart-web user \
+         add NAME --role administer`",
+        state.display()
+    ))
 }
 
 /// Makes the folder if it is not there: root makes it for the server's user, if there is one.

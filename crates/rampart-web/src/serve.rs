@@ -2,7 +2,7 @@
 
 use crate::cli::{ServeArgs, USERS};
 use crate::say;
-use http_serving::our_names;
+use http_serving::{our_names, remedy};
 use rampart_client::Client;
 use rampart_web::app::{App, Settings};
 use rampart_web::server::{Bounds, Server};
@@ -32,12 +32,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     crate::prepare(&args.state, user.as_ref())?;
     // The port may be one that takes rights. All that is written is written when they are gone.
     let listener = TcpListener::bind(args.listen)
-        .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
+        .map_err(|error| format!("cannot listen on {}: {error}{}", args.listen, remedy(&error)))?;
     if let Some(user) = &user {
         privileges::become_user(user)?;
         privileges::may_use(&args.state, user)?;
     }
-    let app = app(args)?;
+    let (app, has_users) = app(args)?;
     let wants_own = given.is_none() && !args.insecure_http;
     let identity = if wants_own { Some(own(args)?) } else { given };
     let tls = identity.as_ref().map(|it| Arc::clone(&it.config));
@@ -55,15 +55,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     if let Some(identity) = &identity {
         say(&format!("SHA-256 of the certificate: {}", identity.fingerprint));
     }
+    if !has_users {
+        say(crate::NOBODY);
+    }
     server.run(|| ended.load(Ordering::Relaxed));
     Ok(())
 }
 
-fn app(args: &ServeArgs) -> Result<Arc<App>, String> {
+/// The application, and whether anybody can log in.
+fn app(args: &ServeArgs) -> Result<(Arc<App>, bool), String> {
     let firewall = Client::new(args.socket.as_deref()).map_err(|error| error.to_string())?;
     let users = Users::at(&args.state.join(USERS)).map_err(|error| error.to_string())?;
+    let has_users = users.all().map_or(true, |all| !all.is_empty());
     let settings = Settings { is_tls: !args.insecure_http, names: our_names(&args.name) };
-    App::new(firewall.with_patience(PATIENCE), users, settings).map(Arc::new)
+    Ok((App::new(firewall.with_patience(PATIENCE), users, settings).map(Arc::new)?, has_users))
 }
 
 /// The certificate of its own.

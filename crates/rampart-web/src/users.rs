@@ -133,6 +133,23 @@ impl Users {
         self.hasher.hash(password)
     }
 
+    /// Whether a user can be added by this name.
+    ///
+    /// # Errors
+    /// The name is none or taken.
+    pub fn check_free(&self, name: &str) -> Result<(), UsersError> {
+        check_name(name)?;
+        self.find(name)?.map_or(Ok(()), |_| Err(taken(name)))
+    }
+
+    /// Whether there is a user of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check_there(&self, name: &str) -> Result<(), UsersError> {
+        self.find(name)?.map(drop).ok_or_else(|| unknown(name))
+    }
+
     /// Adds a user.
     ///
     /// # Errors
@@ -143,7 +160,7 @@ impl Users {
         let user = User { name: name.to_owned(), role, hash: self.hash(password)? };
         self.file.change(|users| {
             if users.iter().any(|user| user.name == name) {
-                return Err(wrong(format!("there is a user {name} already")));
+                return Err(taken(name));
             }
             users.push(user);
             Ok(())
@@ -191,7 +208,15 @@ impl Users {
 
 fn user_of<'u>(users: &'u mut [User], name: &str) -> Result<&'u mut User, UsersError> {
     let found = users.iter_mut().find(|user| user.name == name);
-    found.ok_or_else(|| wrong(format!("there is no user {name:?}")))
+    found.ok_or_else(|| unknown(name))
+}
+
+fn taken(name: &str) -> UsersError {
+    wrong(format!("there is a user {name} already"))
+}
+
+fn unknown(name: &str) -> UsersError {
+    wrong(format!("there is no user {name:?}"))
 }
 
 fn keep_an_administrator(users: &[User]) -> Result<(), UsersError> {

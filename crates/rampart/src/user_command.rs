@@ -1,6 +1,7 @@
 //! `rampart user`: who may log in at gateways. Changes a file, and needs no firewall; a daemon whose policy names the file reads it again by itself.
 
 use crate::failure::Failure;
+use crate::output::say;
 use clap::{Args, Subcommand};
 use gateway::users::{Hash, MOST_GROUPS, MOST_USERS, User};
 use passwords::file::UserFile;
@@ -56,9 +57,22 @@ pub(crate) fn run(args: &UserArgs, json: bool) -> Result<String, Failure> {
     let file = UserFile::<User>::at(&args.file);
     let failed = |error: UsersError| Failure::Wrong(error.to_string());
     let done = match &args.command {
-        UserCommand::List => return Ok(listed(&file.all().map_err(failed)?, json)),
+        UserCommand::List => {
+            let users = file.all().map_err(failed)?;
+            if users.is_empty() && !json {
+                say(format_args!(
+                    "there are no users in {}: `rampart user add NAME` makes the first",
+                    args.file.display()
+                ));
+            }
+            return Ok(listed(&users, json));
+        }
         UserCommand::Add { name, groups } => add(&file, name, groups)?,
         UserCommand::Passwd { name } => {
+            // Nobody is to type a password twice for a name that cannot have it.
+            if !has(&file, name).map_err(failed)? {
+                return Err(failed(unknown(name)));
+            }
             let hash = hash(name)?;
             change(&file, name, |user| {
                 user.hash = hash;
@@ -83,10 +97,13 @@ fn add(file: &UserFile<User>, name: &str, groups: &[String]) -> Result<Result<()
     let failed = |error: UsersError| Failure::Wrong(error.to_string());
     check_name(name).map_err(failed)?;
     let groups = checked(groups).map_err(failed)?;
+    if has(file, name).map_err(failed)? {
+        return Err(failed(taken(name)));
+    }
     let user = User { name: name.to_owned(), groups, hash: hash(name)? };
     Ok(file.change(|users| {
         if users.iter().any(|known| known.name == name) {
-            return Err(wrong(format!("there is a user {name} already")));
+            return Err(taken(name));
         }
         if users.len() >= MOST_USERS {
             return Err(wrong(format!("there are {MOST_USERS} users, and a file has no more")));
@@ -102,6 +119,14 @@ fn change(
     change: impl FnOnce(&mut User) -> Result<(), UsersError>,
 ) -> Result<(), UsersError> {
     file.change(|users| change(users.iter_mut().find(|user| user.name == name).ok_or_else(|| unknown(name))?))
+}
+
+fn has(file: &UserFile<User>, name: &str) -> Result<bool, UsersError> {
+    Ok(file.all()?.iter().any(|user| user.name == name))
+}
+
+fn taken(name: &str) -> UsersError {
+    wrong(format!("there is a user {name} already"))
 }
 
 fn unknown(name: &str) -> UsersError {

@@ -9,6 +9,7 @@ mod watch;
 
 use crate::error::HistoryError;
 use crate::place::Place;
+use crate::store::Store;
 use http::{Answer, Wrong};
 use http_serving::{Places, accept};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
@@ -52,8 +53,14 @@ impl Server {
     /// Takes the port of `ADDRESS:PORT`; port 0 is any that is free.
     ///
     /// # Errors
-    /// [`HistoryError::Listen`].
+    /// [`HistoryError::Listen`], or there never were runs in what is to hold them. Where none are recorded yet, the pages say so.
     pub fn bind(listen: &str, place: &Place) -> Result<Self, HistoryError> {
+        match Store::read(place) {
+            Err(error) if !error.is_machine() && !matches!(error, HistoryError::None { .. }) => {
+                return Err(error);
+            }
+            _ => {}
+        }
         let fault = |source| HistoryError::Listen { address: listen.to_owned(), source };
         let addresses: Vec<SocketAddr> = listen.to_socket_addrs().map_err(fault)?.collect();
         let listener = TcpListener::bind(addresses.as_slice()).map_err(fault)?;

@@ -176,7 +176,7 @@ struct RunPart {
 
 fn runs(place: &Place, request: &Request) -> Result<Answer, HistoryError> {
     let store = match Store::read(place) {
-        Err(error @ HistoryError::None(_)) => {
+        Err(error @ HistoryError::None { .. }) => {
             let context = json!({ "title": "Runs", "script": true, "remark": error.to_string() });
             return Ok(page("runs.html", &context));
         }

@@ -7,7 +7,7 @@ use crate::daemon::server::Timed;
 use crate::failure::Failure;
 use crate::http::{JSON, ReadError, read_admitted, write_response};
 use crate::privileges;
-use http_serving::{Places, is_ours, our_names};
+use http_serving::{Places, is_ours, our_names, remedy};
 use policy::Policy;
 use policy::model::{Action, SELF};
 use policy::service::TCP;
@@ -49,7 +49,8 @@ pub(crate) fn listen(address: SocketAddr, names: &[String], policy: &Policy) -> 
         )));
     }
     let listener = TcpListener::bind(address).map_err(|error| {
-        Failure::Machine(format!("cannot listen for readers of metrics on {address}: {error}"))
+        let remedy = remedy(&error);
+        Failure::Machine(format!("cannot listen for readers of metrics on {address}: {error}{remedy}"))
     })?;
     Ok(Scrapes { listener, names: our_names(names) })
 }
