@@ -81,6 +81,11 @@ fn commands_end_with_the_right_status_and_words() {
         (&["run", "demo", "--dut", "nftabels"], 2, &["did you mean `nftables`?"]),
         (&["run", "./none.toml"], 2, &["cannot read the suite ./none.toml"]),
         (&["run", "demo", "--dut", "pf"], 2, &["pf", "nftables"]),
+        (
+            &["run", "demo", "--dut", "external"],
+            2,
+            &["external is a box between two interfaces", "--ports IF1,IF2"],
+        ),
         (&["run", "demo", "--set", "sessions=many"], 2, &["many"]),
         (&["run", "demo", "--set", "sise=64"], 2, &["sise"]),
         (&["run", "demo", "--set", "frame=12"], 2, &["12"]),
@@ -151,6 +156,11 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
             "duts = [\"wire\"]",
             "duts = [\"wire\", \"nftabels\"]",
             &["no firewall under test named", "did you mean `nftables`?"],
+        ),
+        (
+            "duts = [\"wire\"]",
+            "duts = [\"wire\", \"external\"]",
+            &["the command names none for it", "--ports IF1,IF2, or --agents A,B"],
         ),
         ("factors.frame = [\"64\"]", "factors.frame = [\"63\"]", &["63"]),
         ("factors.frame = [\"64\"]", "factors.flows = [50000000]", &["10,000,000"]),
@@ -290,9 +300,9 @@ fn a_quota_that_the_bench_cannot_live_with_is_status_3() {
     std::fs::remove_dir(&group).unwrap();
 }
 
-/// Before it waits for others, and whether or not it could measure: his folder is the user's to mend.
+/// Before it waits for others, and whether or not it could measure: the command is the user's to correct.
 #[test]
-fn a_folder_that_cannot_be_a_runs_is_refused_first() {
+fn what_is_wrong_with_a_command_is_said_before_it_waits_for_another_run() {
     let dir = tempfile::tempdir().unwrap();
     let (taken, file) = (dir.path().join("taken"), write(dir.path(), "file", ""));
     std::fs::create_dir(&taken).unwrap();
@@ -301,15 +311,21 @@ fn a_folder_that_cannot_be_a_runs_is_refused_first() {
     // Another run goes on: this test, which ends none.
     let _held = testbed::machine_lock::MachineLock::take("a test").unwrap();
     let (below, nowhere) = (format!("{file}/out"), "/proc/no/out");
-    for (out, said) in [
-        (taken.to_str().unwrap(), "holds a run already"),
-        (file.as_str(), "is no folder"),
-        (below.as_str(), "cannot write into the folder"),
-        (nowhere, "name another with --out"),
+    let free = dir.path().join("free");
+    let ports = ["--out", free.to_str().unwrap(), "--ports"];
+    for (wrong, said) in [
+        (vec!["--out", taken.to_str().unwrap()], "holds a run already"),
+        (vec!["--out", &file], "is no folder"),
+        (vec!["--out", &below], "cannot write into the folder"),
+        (vec!["--out", nowhere], "name another with --out"),
+        ([&ports[..], &["nowhere,lo"]].concat(), "nowhere cannot be used: there is no such interface here"),
+        ([&ports[..], &["lo,nowhere"]].concat(), "lo cannot be used: it is no Ethernet interface"),
+        ([&ports[..], &["lo,lo"]].concat(), "lo cannot be used: it is named twice"),
+        ([&ports[..], &["lo,nowhere", "--must-not-pass", "udp/53"]].concat(), "itself sends this traffic"),
     ] {
-        let arguments = ["run", suite.as_str(), "--out", out];
+        let arguments = [&["run", suite.as_str()][..], &wrong].concat();
         let mut timed = Command::new("timeout");
-        timed.arg("60").arg(env!("CARGO_BIN_EXE_rampart-bench")).args(arguments);
+        timed.arg("60").arg(env!("CARGO_BIN_EXE_rampart-bench")).args(&arguments);
         check(&arguments, &timed.env("RAMPART_BENCH_HISTORY", "off").output().unwrap(), 2, &[said]);
     }
 }

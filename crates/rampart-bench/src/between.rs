@@ -14,7 +14,7 @@ use std::rc::Rc;
 use testbed::dut::{self, Driver, External, ExternalPort, ExternalPorts, Program, Stated};
 use testbed::policy::StatedTraffic;
 
-/// A firewall that the command line names, before its interfaces were looked at.
+/// A firewall that the command line names, before its interfaces are taken.
 pub(crate) struct Named {
     firewall: &'static External,
     ports: NamedPorts,
@@ -129,8 +129,8 @@ impl Named {
         self.firewall.name()
     }
 
-    /// Looks at the interfaces, and at what was stated against what the plan sends.
-    pub(crate) fn checked(self, plan: &Plan, args: &RunArgs) -> Result<Between, Failure> {
+    /// Looks at what was stated against what the plan sends, and at the interfaces as far as that needs nothing of the machine.
+    pub(crate) fn check(&self, plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
         for planned in &plan.cells {
             let tested = planned.setup.policy.protocol;
             let stopped = |traffic: &&StatedTraffic| !traffic.passes && traffic.is_of_the_test(tested);
@@ -142,6 +142,14 @@ impl Named {
                 )));
             }
         }
+        match &self.ports {
+            NamedPorts::Here([private, hostile]) => Ok(ExternalPorts::look_at(private, hostile, args.force)?),
+            NamedPorts::Hosts(_) => Ok(()),
+        }
+    }
+
+    /// Takes the interfaces, or greets the agents that have them.
+    pub(crate) fn taken(self, args: &RunArgs) -> Result<Between, Failure> {
         let ports = match self.ports {
             NamedPorts::Here([private, hostile]) => {
                 Where::Here(ExternalPorts::check(&private, &hostile, args.force)?)

@@ -53,19 +53,21 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     let duts = args.dut.as_deref().map(between::with_programs).transpose()?;
     let plan = Plan::new(&suite, &options(args, named.as_ref(), duts))?;
     let expectations = expectations::check(&suite, args.dut.is_some())?;
-    check_names(&plan, args.dut.is_none().then_some(&suite))?;
+    check_names(&plan, named.as_ref(), args.dut.is_none().then_some(&suite))?;
     if args.dry_run {
         return dry_run::show(&plan, json);
     }
-    // Whoever waits for another run to end is not to hear only then that his folder is taken.
+    // Whoever waits for another run to end is not to hear only then what was wrong with the command: from here on everything is looked at
+    // that needs nothing of the machine.
     args.out.as_deref().map_or(Ok(()), |dir| check_free(dir).and_then(|()| check_writable(dir)))?;
     let extras = output::extras(&suite)?;
     check_needs(&plan)?;
     check_between_hosts(&plan, args)?;
     check_own_stacks(&plan, args)?;
+    named.as_ref().map_or(Ok(()), |named| named.check(&plan, args))?;
     // Who leads agents sends nothing from here.
     let _alone = if args.agents.is_none() { Some(take_machine(&plan, interrupt)?) } else { None };
-    let between = named.map(|named| named.checked(&plan, args)).transpose()?;
+    let between = named.map(|named| named.taken(args)).transpose()?;
     let dir = folder(args, &suite.name)?;
     let keeper = Keeper::find(args.file.history.as_deref());
     let mut run = Run::begin(args, &suite, &plan, &dir, between, interrupt)?;
@@ -186,13 +188,23 @@ fn options(args: &RunArgs, named: Option<&Named>, duts: Option<Vec<String>>) -> 
 }
 
 /// Whether there are all firewalls of the plan.
-fn check_names(plan: &Plan, written_in: Option<&Suite>) -> Result<(), Failure> {
+fn check_names(plan: &Plan, named: Option<&Named>, written_in: Option<&Suite>) -> Result<(), Failure> {
     let known = || dut::all().into_iter().map(|driver| driver.name());
-    let Some(name) = names(plan).into_iter().find(|name| dut::driver(name).is_err()) else { return Ok(()) };
-    let (what, help) = (
-        format!("there is no firewall under test named {name}"),
-        format!("{} (`rampart-bench list duts` shows all)", toml_reader::suggestion(name, known())),
-    );
+    let is_nowhere =
+        |name: &str| name == dut::UNNAMED_BOX && named.is_none_or(|named| named.name() != dut::UNNAMED_BOX);
+    let wrong = |name: &&str| dut::driver(name).is_err() || is_nowhere(name);
+    let Some(name) = names(plan).into_iter().find(wrong) else { return Ok(()) };
+    let (what, help) = if is_nowhere(name) {
+        (
+            format!("{name} is a box between two interfaces, and the command names none for it"),
+            "name them: --ports IF1,IF2, or --agents A,B for two hosts (docs/guide/your-own-firewall.md); or other firewalls: --dut A,B".to_owned(),
+        )
+    } else {
+        (
+            format!("there is no firewall under test named {name}"),
+            format!("{} (`rampart-bench list duts` shows all)", toml_reader::suggestion(name, known())),
+        )
+    };
     let place = |suite: &Suite| suite.duts.iter().find(|dut| dut.value == name).map(|dut| dut.span.clone());
     Err(match written_in.and_then(|suite| Some((suite, place(suite)?))) {
         Some((suite, span)) => Failure::wrong_text(suite.problem(span, what, Some(help))),

@@ -21,6 +21,16 @@ pub struct NamedInterfaces {
 }
 
 impl NamedInterfaces {
+    /// Whether interfaces of the calling thread's namespace are such that they could be taken once nobody else measures. Changes nothing,
+    /// and is no matter of what a run that goes on has on them.
+    ///
+    /// # Errors
+    /// Which of them, by its place, and why.
+    pub fn look_at(interfaces: &[&str], force: bool) -> Result<(), (usize, TestbedError)> {
+        let mut all = interfaces.iter().enumerate();
+        all.try_for_each(|(at, name)| check_fit(name, force).map_err(|error| (at, error)))
+    }
+
     /// Looks at interfaces of the calling thread's namespace. `force` takes one through which the machine is reached as well.
     ///
     /// # Errors
@@ -31,7 +41,7 @@ impl NamedInterfaces {
         let each = |work: &mut dyn FnMut(&str) -> Result<(), TestbedError>| {
             interfaces.iter().enumerate().try_for_each(|(at, name)| work(name).map_err(|error| (at, error)))
         };
-        each(&mut |name| check_free(name, force))?;
+        each(&mut |name| check_fit(name, force).and_then(|()| check_free(name)))?;
         each(&mut |name| bring_up(name, &mut journal))?;
         // One end of a veth pair has its carrier when the other is up, so all are brought up before.
         each(&mut |name| wait_for_carrier(name).and_then(|()| check_redirect(name)))?;
@@ -78,11 +88,15 @@ pub(crate) fn refused<T>(interface: &str, why: &str) -> Result<T, TestbedError> 
 
 /// An interface as `ip -j` describes it.
 fn described(interface: &str) -> Result<Value, TestbedError> {
-    let Ok(text) = program::run("ip", &["-d", "-j", "link", "show", "dev", interface]) else {
-        return refused(
-            interface,
-            "there is no such interface here: `ip -br link` shows those that there are",
-        );
+    let text = match program::run("ip", &["-d", "-j", "link", "show", "dev", interface]) {
+        Ok(text) => text,
+        Err(TestbedError::ProgramFailed { .. }) => {
+            return refused(
+                interface,
+                "there is no such interface here: `ip -br link` shows those that there are",
+            );
+        }
+        Err(error) => return Err(error),
     };
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
     Ok(list[0].clone())
@@ -97,9 +111,20 @@ pub(crate) fn facts(interface: &str) -> Result<Facts, TestbedError> {
     }
 }
 
-/// It is an Ethernet interface that nobody needs for something else.
-fn check_free(interface: &str, force: bool) -> Result<(), TestbedError> {
+/// It is an Ethernet interface through which nobody reaches this machine.
+fn check_fit(interface: &str, force: bool) -> Result<(), TestbedError> {
     facts(interface)?;
+    match needed_for(interface)? {
+        Some(why) if !force => refused(
+            interface,
+            &format!("{why}, so a test would cut this machine off: name another interface, or add --force"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// No XDP program is on it.
+fn check_free(interface: &str) -> Result<(), TestbedError> {
     let link = described(interface)?;
     if let Some(program) = link.get("xdp") {
         let number = &program["prog"]["id"];
@@ -111,13 +136,7 @@ fn check_free(interface: &str, force: bool) -> Result<(), TestbedError> {
             ),
         );
     }
-    match needed_for(interface)? {
-        Some(why) if !force => refused(
-            interface,
-            &format!("{why}, so a test would cut this machine off: name another interface, or add --force"),
-        ),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Why this machine needs an interface to be reached, if it does: itself, or what is made of it (a bridge, a bond, a VLAN).

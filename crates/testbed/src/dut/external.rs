@@ -65,6 +65,15 @@ pub struct ExternalPorts {
 }
 
 impl ExternalPorts {
+    /// Whether two interfaces are such that [`ExternalPorts::check`] could take them. Changes nothing, and needs neither root nor the machine.
+    ///
+    /// # Errors
+    /// [`TestbedError::Impossible`] says of the first interface that cannot be used why, and what to do.
+    pub fn look_at(private: &ExternalPort, hostile: &ExternalPort, force: bool) -> Result<(), TestbedError> {
+        let interfaces = two_of(private, hostile)?;
+        NamedInterfaces::look_at(&interfaces, force).map_err(|(_, error)| of_option(error))
+    }
+
     /// Looks at two interfaces of the calling thread's namespace, and brings them up where they are down. `force` takes one through
     /// which the machine is reached as well.
     ///
@@ -74,11 +83,7 @@ impl ExternalPorts {
         if !nix::unistd::geteuid().is_root() {
             return Err(TestbedError::NotRoot);
         }
-        if private.interface == hostile.interface {
-            let why = "it is named twice: the firewall must be between two interfaces";
-            return refused(&private.interface, why).map_err(of_option);
-        }
-        let interfaces = [private, hostile].map(|port| port.interface.as_str());
+        let interfaces = two_of(private, hostile)?;
         let taken = NamedInterfaces::take(&interfaces, force).map_err(|(_, error)| of_option(error))?;
         let ports = vec![(Zone::Private, private.clone()), (Zone::Hostile, hostile.clone())];
         Ok(Self { ports, _interfaces: taken })
@@ -126,6 +131,15 @@ impl ExternalPorts {
         }
         Ok(ExternalBed { layout: BedLayout { ports, mtu }, _journal: journal })
     }
+}
+
+/// The names of two interfaces, which are not one.
+fn two_of<'a>(private: &'a ExternalPort, hostile: &'a ExternalPort) -> Result<[&'a str; 2], TestbedError> {
+    if private.interface == hostile.interface {
+        let why = "it is named twice: the firewall must be between two interfaces";
+        return refused(&private.interface, why).map_err(of_option);
+    }
+    Ok([private, hostile].map(|port| port.interface.as_str()))
 }
 
 /// What is wrong with an interface is wrong with the option that names it.

@@ -36,6 +36,9 @@ pub use known::Behaviour;
 pub use outside::Program;
 pub use xdp_redirect::PlainForwarder;
 
+/// What a box between named interfaces is called if its owner gives it no name. Where no interfaces are named there is no such box.
+pub const UNNAMED_BOX: &str = external::NAME;
+
 /// Every driver, in the order of `rampart-bench list duts` and of reports.
 pub const DRIVERS: &[&dyn Driver] = &[
     &wire::Wire,
