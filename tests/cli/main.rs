@@ -81,6 +81,7 @@ fn commands_end_with_the_right_status_and_words() {
         (&["run", "demo", "--dut", "nftabels"], 2, &["did you mean `nftables`?"]),
         (&["run", "./none.toml"], 2, &["cannot read the suite ./none.toml"]),
         (&["run", "demo", "--dut", "pf"], 2, &["pf", "nftables"]),
+        (&["run", "demo", "--dut", "linux nftables"], 2, &["write commas between names: linux,nftables"]),
         (
             &["run", "demo", "--dut", "external"],
             2,

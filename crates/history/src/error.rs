@@ -142,11 +142,9 @@ impl HistoryError {
     /// Whether the machine is at fault and not the command.
     pub fn is_machine(&self) -> bool {
         match self {
-            Self::Folder { .. }
-            | Self::Locked(_)
-            | Self::Full(_)
-            | Self::ReadOnly { .. }
-            | Self::Hidden { .. } => true,
+            Self::Folder { .. } | Self::Locked(_) | Self::Full(_) | Self::ReadOnly { .. } => true,
+            // A path through a file is a wrong word.
+            Self::Hidden { source, .. } => source.kind() != io::ErrorKind::NotADirectory,
             // What is no address at all is a word of the command.
             Self::Listen { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             _ => false,

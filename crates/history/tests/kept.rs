@@ -166,6 +166,8 @@ fn what_is_wrong_with_the_file_is_said() {
     assert!(matches!(Store::write(&place("text/below")), Err(HistoryError::Folder { .. })));
     std::fs::create_dir(dir.path().join("folder")).unwrap();
     assert!(said(&place("folder")).contains("name a file in it"));
+    let below = Store::read(&place("text/below")).unwrap_err();
+    assert!(!below.is_machine() && below.to_string().contains("Not a directory"), "{below}");
     for device in ["/dev/null", "/dev/full"] {
         let refused = said(&Place::file(Path::new(device)));
         assert!(refused.contains("no regular file") && refused.contains("--history off"), "{refused}");

@@ -199,6 +199,12 @@ fn check_names(plan: &Plan, named: Option<&Named>, written_in: Option<&Suite>) -
             format!("{name} is a box between two interfaces, and the command names none for it"),
             "name them: --ports IF1,IF2, or --agents A,B for two hosts (docs/guide/your-own-firewall.md); or other firewalls: --dut A,B".to_owned(),
         )
+    } else if name.split_whitespace().nth(1).is_some_and(|next| known().any(|known| known == next)) {
+        let listed: Vec<&str> = name.split_whitespace().collect();
+        (
+            format!("there is no firewall under test named {name}"),
+            format!("write commas between names: {}", listed.join(",")),
+        )
     } else {
         (
             format!("there is no firewall under test named {name}"),

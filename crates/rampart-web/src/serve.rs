@@ -29,10 +29,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         (Some(certificate), Some(key)) => Some(Identity::read(certificate, key)?),
         _ => None,
     };
-    crate::prepare(&args.state, user.as_ref())?;
-    // The port may be one that takes rights. All that is written is written when they are gone.
+    // The port may be one that takes rights. All that is written is written when they are gone, and a mistake leaves no folder behind.
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| format!("cannot listen on {}: {error}{}", args.listen, remedy(&error)))?;
+    crate::prepare(&args.state, user.as_ref())?;
     if let Some(user) = &user {
         privileges::become_user(user)?;
         privileges::may_use(&args.state, user)?;

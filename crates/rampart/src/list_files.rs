@@ -412,9 +412,18 @@ fn read_text(list: &List, mut from: impl Read, room: &Share<'_>) -> Result<(Cont
     }
     let text = reader.finish();
     if text.broken > 0 && (list.broken == Broken::Refuse || text.entries == 0) {
-        let named: Vec<String> =
-            text.first_broken.iter().map(|(line, why)| format!("line {line} is {why}")).collect();
-        let more = text.broken - named.len() as u64;
+        let named: Vec<String> = text
+            .first_broken
+            .chunk_by(|(_, one), (_, next)| one == next)
+            .map(|alike| match alike {
+                [(line, why)] => format!("line {line} is {why}"),
+                _ => {
+                    let lines: Vec<String> = alike.iter().map(|(line, _)| line.to_string()).collect();
+                    format!("lines {} are each {}", lines.join(", "), alike[0].1)
+                }
+            })
+            .collect();
+        let more = text.broken - text.first_broken.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         return Err(format!(
             "{} of {} lines cannot be read ({}{more}): correct them, or write broken = \"skip\"",
@@ -512,12 +521,12 @@ mod tests {
             ("file = 'damaged'", Err("checksum")),
             ("file = 'short'", Err("not whole")),
             ("file = 'compiled'\ncountries = 'CH'", Err("knows no countries")),
-            ("file = 'broken'", Err("2 of 4 lines cannot be read (line 2 is neither")),
+            ("file = 'broken'", Err("2 of 4 lines cannot be read (lines 2, 4 are each neither")),
             ("file = 'all-broken'\nbroken = 'skip'", Err("1 of 1 lines")),
             ("file = 'empty'", Err("nothing is on it")),
             ("file = 'countries'\ncountries = ['CH', 'FR']", Err("no line has the country FR")),
             ("file = 'countries'", Err("2 of 2 lines")),
-            ("file = 'text'\ncountries = 'CH'", Err("line 1 is no network and a country's code")),
+            ("file = 'text'\ncountries = 'CH'", Err("lines 1, 3 are each no network and a country's code")),
             ("file = 'binary'", Err("is no text")),
             ("file = 'database'\ncountries = 'ch'", Ok(256)),
             ("file = 'database'\ncountries = ['CH', 'FR']", Err("no network has the country FR")),
@@ -573,7 +582,7 @@ mod tests {
         for (name, bytes) in [("text", text.clone().into_bytes()), ("packed", gzip(text.as_bytes()))] {
             fs::write(folder.path().join(name), bytes).unwrap();
             let why = load(&policy(&format!("file = '{name}'"), folder.path()), None, NOW).unwrap_err();
-            assert!(why.contains("1000000 of 1000002 lines cannot be read (line 2 is "), "{why}");
+            assert!(why.contains("1000000 of 1000002 lines cannot be read (lines 2, 3, "), "{why}");
             assert!(why.contains("; and 999990 more): correct them") && why.len() < 1_000, "{why}");
             let list = format!("file = '{name}'\nbroken = 'skip'");
             let facts = load(&policy(&list, folder.path()), None, NOW).unwrap().unwrap().lists.remove(0);

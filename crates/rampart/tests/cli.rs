@@ -259,6 +259,12 @@ fn files_of_lists_are_refused_with_what_to_do() {
         (&b"192.0.2.1\nexample.org\n"[..], &[][..], 2, "line 2 is neither an address, a network nor a range"),
         (b"192.0.2.1\nexample.org\n", &[], 2, "correct them, or leave them out by --skip-broken"),
         (b"192.0.2.1\nexample.org\n", &["--skip-broken"], 0, "192.0.2.1 is on "),
+        (
+            b"a\nb\n1.1.1.1/8",
+            &[],
+            2,
+            "(lines 1, 2 are each neither an address, a network nor a range; line 3 is an address",
+        ),
         (b"192.0.2.0/24,CH\n", &[], 2, "of a table of countries: say which are meant (--country CH)"),
         (b"192.0.2.0/24,CH\n", &["--country", "ch"], 0, "192.0.2.1 is on "),
         (b"192.0.2.0/24,CH\n", &["--country", "LI"], 2, "no line has the country LI"),

@@ -26,6 +26,10 @@ fn mistakes_are_said_before_a_password_is_asked_for() {
         (vec!["user", "list", "--state", no_folder], "there is no folder"),
         (vec!["user", "passwd", "anna", "--state", no_folder], "name the one of the server with --state"),
         (vec!["certificate", "--state", no_folder], "there is no folder"),
+        (
+            vec!["serve", "--listen", "192.0.2.1:8443", "--user", "nobody", "--state", no_folder],
+            "this machine has no such address",
+        ),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-web"));
         let done = command.args(&words).stdin(Stdio::null()).output().unwrap();
