@@ -5,6 +5,7 @@
 #include "firewall/netfilter.h"
 #include "firewall/refused.h"
 #include "firewall/table_programs.h"
+#include "firewall/tracked.h"
 #include "firewall/unsent.h"
 
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
@@ -201,6 +202,9 @@ int firewall_netfilter(struct bpf_nf_ctx *ctx)
 
 	set_clock(&p, whole_tick());
 	verdict = find_zones(ctx, &p);
+	if (verdict == VERDICT_NEXT && p.flags & PACKET_FORWARDED &&
+	    leaves_untranslated(&p, ctx->skb->_nfct, ctx->state->pf == NFPROTO_IPV6))
+		verdict = drop(&p, REASON_UNTRANSLATABLE);
 	if (verdict == VERDICT_NEXT)
 		verdict = filter(ctx, &p, HOOK_NETFILTER);
 	return counted(&p, verdict) == VERDICT_UP ? NF_ACCEPT : NF_DROP;

@@ -119,7 +119,7 @@ enum reason {
 	REASON_ICMP_UNASKED = 60,	/* an answer to an ICMP query that nobody asked, or a query back by its flow */
 	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
 	REASON_NAT_EXHAUSTED = 58,	/* none of the ports that it may have outside is free */
-	REASON_UNTRANSLATABLE = 59,	/* it must be translated and cannot be: no flow, no address, or its translation has ended */
+	REASON_UNTRANSLATABLE = 59,	/* it must be translated and cannot be: no flow, no address, its translation has ended, or the kernel translates there and not it */
 	/* forwarding */
 	REASON_TTL = 40,		/* TTL or hop limit used up */
 	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */

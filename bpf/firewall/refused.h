@@ -16,32 +16,14 @@
 
 #include "netfilter.h"
 #include "reject.h"
+#include "tracked.h"
 #include "translate.h"
 
 #define REFUSED_ROOM (1 << 20)	/* bytes of the ring: 700 packets */
 #define REFUSED_TRIES 8
 #define ETHERNET_DEVICE 1	/* ARPHRD_ETHER of linux/if_arp.h */
-#define TRACKED_HOW 7UL		/* the lowest bits of the address of a record, and the first number of them that says "an answer" */
-#define TRACKED_ANSWER 3
 #define OF_VRF_V4 128	/* IPSKB_L3SLAVE and IP6SKB_L3SLAVE of net/ip.h and linux/ipv6.h: the packet came into a VRF */
 #define OF_VRF_V6 64
-
-struct nf_conntrack_tuple {
-	struct {
-		union nf_inet_addr u3;
-		union {
-			__be16 all;
-		} u;
-	} dst;
-} __attribute__((preserve_access_index));
-
-struct nf_conntrack_tuple_hash {
-	struct nf_conntrack_tuple tuple;
-} __attribute__((preserve_access_index));
-
-struct nf_conn {
-	struct nf_conntrack_tuple_hash tuplehash[2];
-} __attribute__((preserve_access_index));
 
 struct ethhdr {
 	unsigned char h_dest[6];

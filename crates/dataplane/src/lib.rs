@@ -50,6 +50,7 @@ mod skeleton;
 pub mod system_calls;
 #[cfg(feature = "testing")]
 mod testing;
+mod tracking;
 
 pub use attendant::Attendant;
 pub use carrying::{Carried, Carrying};

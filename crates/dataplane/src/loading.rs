@@ -9,6 +9,7 @@ use crate::relocated::{Relocated, prepare, take};
 use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
+use crate::tracking;
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
 use libbpf_rs::{ErrorKind, ProgramMut, ProgramType};
 use std::fs::File;
@@ -89,6 +90,10 @@ fn load_once(
         Before::Maps(earlier) => Some(earlier),
         Before::Nothing | Before::Flows => None,
     };
+    if asks_netfilter(hooks) {
+        // Without it there is nothing to be read.
+        let _ = tracking::load_module();
+    }
     let mut open = open(settings, cores, clock_is_held, earlier)?;
     let (has_xdp, has_tc) = (hooks.contains(&Hook::Xdp), hooks.contains(&Hook::Tc));
     let wanted = [

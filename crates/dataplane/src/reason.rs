@@ -90,7 +90,7 @@ Reason of reason {
     IcmpUnasked = REASON_ICMP_UNASKED, "icmp-unasked": "an answer to an ICMP query (echo, timestamp) that nobody asked, or a query back by the flow of one";
     TcpChecksum = REASON_TCP_CHECKSUM, "tcp-checksum": "a reset or a FIN of a known connection with a wrong TCP checksum";
     NatExhausted = REASON_NAT_EXHAUSTED, "nat-exhausted": "none of the ports that it may have outside is free towards its destination: add addresses or ports to its entry of `[[nat]]`";
-    Untranslatable = REASON_UNTRANSLATABLE, "untranslatable": "it must be translated and cannot be: its interface has no address, it is of no flow, or its flow has ended";
+    Untranslatable = REASON_UNTRANSLATABLE, "untranslatable": "it must be translated and cannot be: its interface has no address, it is of no flow, its flow has ended, or the kernel, which translates there, does not track it";
     Ttl = REASON_TTL, "ttl": "its TTL or hop limit is used up";
     TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
     NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";

@@ -451,6 +451,52 @@ out.send(bytes.fromhex("020000000101" "020000000102" "0800") + packet)
     assert_eq!(&heard[..length], b"here");
 }
 
+/// Sends a frame by an interface.
+const SEND_FRAME: &str = r#"
+import socket, sys
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(("x", 0))
+out.send(bytes.fromhex(sys.argv[1]))
+"#;
+
+/// What connection tracking calls invalid the kernel does not translate: it would leave with the address that it has inside. Where the kernel does not
+/// translate, the policy alone says what passes.
+#[test]
+fn needs_root_what_the_kernel_does_not_track_does_not_leave_untranslated() {
+    let (bed, container) = bed();
+    let rules = RULES
+        .replace("'tcp/9000'", "'udp/9000'")
+        .replace("to = 'outside'\n    service = 'udp", "to = ['outside', 'containers']\n    service = 'udp");
+    let _firewall = up(&bed, &write(&bed, "kernel.toml", &rules));
+    for Addresses { inside, outside, own, container: within, .. } in FAMILIES {
+        for (host, server, seen_from) in [(bed.host_of("out"), outside, own), (&container, within, inside)] {
+            let listening = host.enter(|| UdpSocket::bind(format!("{server}:9000")).unwrap());
+            let asking = bed.inside("in", || UdpSocket::bind(format!("{inside}:5")).unwrap());
+            for socket in [&listening, &asking] {
+                socket.set_read_timeout(Some(answer())).unwrap();
+            }
+            let mut heard = [0; 8];
+            asking.send_to(b"asked", format!("{server}:9000")).unwrap();
+            let (_, from) = listening.recv_from(&mut heard).unwrap();
+            let name = seen_from.trim_matches(['[', ']']);
+            assert_eq!(from.ip().to_string(), name, "{server}");
+            listening.send_to(b"told", from).unwrap();
+            assert_eq!(asking.recv(&mut heard).unwrap(), 4, "{server}");
+            let [source, to] = [inside, server].map(|end| end.trim_matches(['[', ']']));
+            let stray = testkit::packet::frame(&format!(
+                "{source} > {to} to=02:00:00:00:01:01 udp 5>9000 data=3 bad-sum"
+            ));
+            let hex: String = stray.iter().map(|byte| format!("{byte:02x}")).collect();
+            let counted = || [bed.dropped("untranslatable"), bed.counted("forwarded")];
+            let before = counted();
+            bed.host_of("in").run("python3", &["-c", SEND_FRAME, &hex]);
+            until("the stray packet is seen", || counted() != before);
+            let is_translated = u64::from(seen_from == own);
+            assert_eq!(counted(), [before[0] + is_translated, before[1] + 1 - is_translated], "{server}");
+        }
+    }
+}
+
 #[test]
 fn needs_root_sources_without_a_way_back_are_dropped() {
     let (bed, _container) = bed();
