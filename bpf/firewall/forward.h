@@ -248,6 +248,9 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	is_too_long = longest_packet(ctx, p, hook) > route.mtu;
 	if (is_too_long && p->flags & PACKET_DONT_FRAGMENT)
 		return answer_icmp(ctx, p, hook, REASON_TOO_BIG, ERROR_TOO_BIG, route.mtu);
+	/* The kernel makes fragments of it. */
+	if (is_too_long)
+		p->flags |= PACKET_MORE_FRAGMENTS;
 	/* Only now: what is answered is quoted to its sender as it came. */
 	if (p->flags & PACKET_TRANSLATED) {
 		reason = translate_at(ctx, p, hook);

@@ -33,6 +33,13 @@ enum datagram_state {
 	DATAGRAM_REFUSED = 2,	/* nothing more of it passes */
 };
 
+/* Of a datagram whose flow is translated: without the flow nothing more may pass. */
+enum datagram_translation {
+	DATAGRAM_AS_IT_IS = 0,
+	DATAGRAM_TRANSLATED = 1,
+	DATAGRAM_ERROR = 2,	/* it is an ICMP error about the flow */
+};
+
 /* In bytes of the datagram, without the headers that every fragment has. */
 struct datagram_part {
 	__u16 from;
@@ -56,7 +63,7 @@ struct datagram {
 	__u8 side;
 	__u8 state;		/* enum datagram_state */
 	__u8 parts;
-	__u8 is_translated;	/* its flow is: without it nothing more may pass */
+	__u8 translation;	/* enum datagram_translation */
 	__u32 passed;		/* bytes of all parts */
 	__u16 end;		/* where the last fragment ends; 0: it has not come */
 	__u16 reach;		/* where the farthest part ends */
@@ -201,8 +208,8 @@ __noinline int meet_datagram(struct packet *p)
 		struct datagram *d = datagram_at(&places, probe);
 		__u32 from = p->fragment_offset, to = from + part_bytes(p), record, number, start, generation;
 		int reason = REASON_FRAGMENT_UNKNOWN;
-		bool ends_here, is_translated;
-		__u8 side;
+		__u8 side, translation;
+		bool ends_here;
 
 		if (!d || !expects(d, p))
 			continue;
@@ -216,7 +223,7 @@ __noinline int meet_datagram(struct packet *p)
 		start = d->start;
 		generation = d->generation;
 		side = d->side;
-		is_translated = d->is_translated;
+		translation = d->translation;
 		p->to = d->to;
 		bpf_spin_unlock(&d->lock);
 		if (reason)
@@ -224,13 +231,15 @@ __noinline int meet_datagram(struct packet *p)
 		if (is_later) {
 			if (!outlives(record, number, generation))
 				return REASON_FRAGMENT_UNKNOWN;
-			p->flags |= (is_translated ? PACKET_TRANSLATED : 0) | (number ? 0 : PACKET_STATELESS);
+			p->flags |= (translation ? PACKET_TRANSLATED : 0) | (number ? 0 : PACKET_STATELESS);
+			if (translation == DATAGRAM_ERROR)
+				p->flags |= PACKET_ICMP_ERROR | PACKET_STATELESS;
 			p->record = slot_of(0, number - 1, record);
 			p->side = side;
 		}
 		if (ends_here)
 			return 0;
-		if (number)
+		if (number && translation != DATAGRAM_ERROR)
 			extend_segment(record, number, side, start + to);
 		tally(TALLY_FRAGMENTS, 1);
 		return 0;
@@ -252,10 +261,13 @@ __noinline int note_first_fragment(struct packet *p)
 	struct datagram_places places;
 	struct datagram *d;
 	struct flow *flow;
-	__u32 most = 0, chosen = 0, number;
+	__u32 most = 0, chosen = 0, number, translation;
 
 	if (!p)
 		return 0;
+	translation = !(p->flags & PACKET_TRANSLATED)   ? DATAGRAM_AS_IT_IS
+		      : p->flags & PACKET_ICMP_ERROR ? DATAGRAM_ERROR
+						     : DATAGRAM_TRANSLATED;
 	places = places_of(p);
 	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
 		__u32 wanted;
@@ -273,7 +285,7 @@ __noinline int note_first_fragment(struct packet *p)
 	if (!d)
 		return 0;
 	flow = lookup(&flows, p->record & RECORD_MASK);
-	number = flow && !(p->flags & PACKET_STATELESS) ? flow->number + 1 : 0;
+	number = flow && (translation == DATAGRAM_ERROR || !(p->flags & PACKET_STATELESS)) ? flow->number + 1 : 0;
 	bpf_spin_lock(&d->lock);
 	for (int word = 0; word < 4; word++) {
 		d->source[word] = p->source[word];
@@ -289,7 +301,7 @@ __noinline int note_first_fragment(struct packet *p)
 	d->from = p->from;
 	d->to = p->to;
 	d->side = p->side;
-	d->is_translated = !!(p->flags & PACKET_TRANSLATED);
+	d->translation = translation;
 	d->generation = p->generation ? p->generation : settings.generation;
 	d->state = DATAGRAM_OPEN;
 	d->part[0] = (struct datagram_part){ 0, part_bytes(p) };
@@ -316,7 +328,7 @@ __noinline int find_flow_of_datagram(struct packet *quoted)
 		const struct flow *flow = d ? lookup(&flows, d->record) : 0;
 
 		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, tick_of(quoted->era, quoted->tick)) || !d->number ||
-		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP || d->is_translated)
+		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP || d->translation)
 			continue;
 		quoted->record = d->record;
 		quoted->side = d->side;

@@ -390,8 +390,9 @@ static __always_inline int change_prefixes(void *ctx, struct packet *p, struct f
 
 	if (!room || find_new_addresses(p, flow))
 		return -1;
-	/* What the end that an error goes to had sent, as it sent it. */
-	if (p->flags & PACKET_ICMP_ERROR && write_addresses(&f, p->transport + sizeof(struct icmp), room->inside, room->quoted))
+	/* What the end that an error goes to had sent, as it sent it. It is in the error's first fragment. */
+	if (p->flags & PACKET_ICMP_ERROR && !(p->flags & PACKET_LATER_FRAGMENT) &&
+	    write_addresses(&f, p->transport + sizeof(struct icmp), room->inside, room->quoted))
 		return -1;
 	return write_addresses(&f, p->network, room->asked, room->inside);
 }

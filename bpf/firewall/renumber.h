@@ -294,6 +294,9 @@ static __always_inline int renumber_quote(void *ctx, const struct packet *p, con
 	struct ipv6 *v6;
 	struct icmp *icmp;
 
+	/* The quote is in the error's first fragment. */
+	if (p->flags & PACKET_LATER_FRAGMENT)
+		return 0;
 	if (!k)
 		return -1;
 	v4 = bytes_at(&f, at, IPV4_BYTES);

@@ -2,7 +2,7 @@
 /*
  * Writes the other ends of a translated flow into a packet of it, on its way out: addresses, ports, and every checksum by the difference
  * (RFC 1624). A fragment that is not the first has addresses alone. An ICMP error quotes a packet as it left here, so its quote becomes
- * what the sender of that packet sent (RFC 5508 section 4).
+ * what the sender of that packet sent (RFC 5508 section 4). Of an error in fragments the first has the quote.
  *
  * Fragments get another identification as well, because several sources have one address outside.
  *
@@ -20,6 +20,8 @@
 #define TCP_CHECK_AT 16	/* in their headers */
 #define UDP_CHECK_AT 6
 #define ICMP_BEGIN 8	/* before the quote of an error */
+#define PROTOCOL_DCCP 33
+#define PROTOCOL_UDP_LITE 136
 
 /* The ends that a packet has, and those that it gets. */
 struct new_ends {
@@ -104,10 +106,16 @@ static __always_inline struct frame frame_of(void *ctx, const enum hook hook)
 	return (struct frame){ .data = hook_data(ctx, hook), .end = hook_end(ctx, hook), .ctx = ctx, .hook = hook };
 }
 
-/* Ports and checksum of TCP and UDP. */
+/* Whether a checksum is over the addresses too: of UDP-Lite (RFC 3828) and DCCP (RFC 4340) it lies where that of UDP does. Their ports stay. */
+static __always_inline bool sums_addresses(const struct packet *p)
+{
+	return has_ports(p) || p->protocol == PROTOCOL_UDP_LITE || p->protocol == PROTOCOL_DCCP;
+}
+
+/* Ports and checksum. */
 static __always_inline int change_ports(void *ctx, const struct packet *p, const struct new_ends *ends, const enum hook hook)
 {
-	bool is_udp = p->protocol == PROTOCOL_UDP;
+	bool is_udp = p->protocol != PROTOCOL_TCP;
 	__u32 at = p->transport + (is_udp ? UDP_CHECK_AT : TCP_CHECK_AT);
 	struct frame f;
 	__be16 *ports;
@@ -118,8 +126,10 @@ static __always_inline int change_ports(void *ctx, const struct packet *p, const
 	ports = bytes_at(&f, p->transport, 4);
 	if (!ports)
 		return -1;
-	ports[0] = ends->source_port;
-	ports[1] = ends->destination_port;
+	if (has_ports(p)) {
+		ports[0] = ends->source_port;
+		ports[1] = ends->destination_port;
+	}
 	return hook == HOOK_XDP ? change_check_xdp(&f, at, ends, is_udp) : 0;
 }
 
@@ -152,8 +162,7 @@ static __always_inline int change_packet(void *ctx, const struct packet *p, cons
 	struct new_ends ends = new_ends_of(p, flow);
 	struct frame f;
 
-	if (!(p->flags & PACKET_LATER_FRAGMENT) && (p->protocol == PROTOCOL_TCP || p->protocol == PROTOCOL_UDP) &&
-	    change_ports(ctx, p, &ends, hook))
+	if (!(p->flags & PACKET_LATER_FRAGMENT) && sums_addresses(p) && change_ports(ctx, p, &ends, hook))
 		return -1;
 	f = frame_of(ctx, hook);
 	if (!(p->flags & PACKET_LATER_FRAGMENT) && p->protocol == PROTOCOL_ICMP &&
@@ -211,6 +220,8 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 	struct icmp *icmp;
 	__u32 at, by;
 
+	if (p->flags & PACKET_LATER_FRAGMENT)
+		return change_addresses(&f, p->network, sender, flow->address[s]);
 	if (!quoted)
 		return -1;
 	at = quote + ((quoted->version_words & 15) << 2);
@@ -229,7 +240,8 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 /*
  * Several sources have one address outside, and a host that puts their datagrams together tells them apart by identification alone: two of one
  * number would be mixed up, and a source could put its parts into the datagrams of another. So each source's numbers are moved by a secret of
- * its own. They stay as different among themselves as they were (RFC 6864 section 5.2), and an error quotes what its receiver sent.
+ * its own. They stay as different among themselves as they were (RFC 6864 section 5.2), and an error quotes what its receiver sent. The same holds
+ * for a whole datagram of which the kernel is about to make fragments (leave_to_kernel()).
  */
 static __always_inline int move_identification(void *ctx, const struct packet *p, const enum hook hook)
 {
@@ -237,10 +249,11 @@ static __always_inline int move_identification(void *ctx, const struct packet *p
 	const struct flow *flow = translated_flow(p);
 	struct frame f = frame_of(ctx, hook);
 	struct ipv4 *ip;
+	bool is_cut = !is_error && p->flags & PACKET_MORE_FRAGMENTS;
 	__be32 inside;
 	__u16 by, id;
 
-	if (!flow || is_prefixed(flow))
+	if (!flow || is_prefixed(flow) || (is_error && p->flags & PACKET_LATER_FRAGMENT))
 		return 0;
 	ip = bytes_at(&f, is_error ? p->transport + ICMP_BEGIN : p->network, IPV4_BYTES);
 	if (!ip)
@@ -249,7 +262,7 @@ static __always_inline int move_identification(void *ctx, const struct packet *p
 	barrier_var(s);
 	s &= 1;
 	inside = flow->address[s];
-	if (!(ip->fragment & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET)) || alias_address(flow, s) == inside)
+	if ((!is_cut && !(ip->fragment & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET))) || alias_address(flow, s) == inside)
 		return 0;
 	by = mix(secret[9], inside) >> 48;
 	id = is_error ? ip->id - by : ip->id + by;
@@ -304,7 +317,7 @@ static __always_inline int translate_at(void *ctx, struct packet *p, const enum 
 {
 	int reason = hook == HOOK_XDP ? translate_xdp(ctx, p) : translate_tc(ctx, p);
 
-	if (reason || !(p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)))
+	if (reason || !(p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_MORE_FRAGMENTS | PACKET_ICMP_ERROR)))
 		return reason;
 	return hook == HOOK_XDP ? move_identification_xdp(ctx, p) : move_identification_tc(ctx, p);
 }

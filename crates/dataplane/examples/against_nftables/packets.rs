@@ -3,7 +3,7 @@
 
 use crate::bed::Side;
 use std::net::IpAddr;
-use testkit::packet::{Frame, Tcp, checksum, complete, icmp, icmp_error, transport_checksum, udp};
+use testkit::packet::{Frame, Tcp, checksum, complete, icmp, icmp_error, udp};
 use testkit::random::Random;
 
 const TCP: u8 = 6;
@@ -569,7 +569,7 @@ fn repair_transport(frame: &mut [u8], packet: &Read) {
     sum_up(part, packet.protocol, packet.source, packet.destination);
 }
 
-/// The checksum of a transport header, of SCTP (RFC 9260 appendix A) and UDP-Lite too.
+/// The checksum of a transport header, of SCTP too (RFC 9260 appendix A).
 pub(crate) fn sum_up(payload: &mut [u8], protocol: u8, source: IpAddr, destination: IpAddr) {
     match protocol {
         132 if payload.len() >= 12 => {
@@ -580,11 +580,6 @@ pub(crate) fn sum_up(payload: &mut [u8], protocol: u8, source: IpAddr, destinati
                 })
             });
             payload[8..12].copy_from_slice(&(!sum).to_le_bytes());
-        }
-        136 if payload.len() >= 8 => {
-            payload[6..8].fill(0);
-            let sum = transport_checksum(payload, protocol, source, destination);
-            payload[6..8].copy_from_slice(&sum.to_be_bytes());
         }
         _ => complete(payload, protocol, source, destination),
     }

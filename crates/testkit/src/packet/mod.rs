@@ -35,7 +35,8 @@ fn checksum_place(protocol: u8) -> Option<usize> {
     match protocol {
         1 | 58 => Some(2),
         6 => Some(16),
-        17 => Some(6),
+        // UDP, DCCP, UDP-Lite.
+        17 | 33 | 136 => Some(6),
         _ => None,
     }
 }
