@@ -9,6 +9,7 @@
 #include "firewall/unsent.h"
 
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
+#define NEXT_HEADER_AT 6	/* in an IPv6 header */
 
 /* The zone of the packet's interface, by which it came in or goes out. NO_ZONE: none. */
 static __always_inline __u8 zone_at(struct packet *p)
@@ -91,11 +92,25 @@ int resolve(struct __sk_buff *ctx)
 	return to >= HANDED_TO_GATEWAY ? take_handed(ctx, to - HANDED_TO_GATEWAY) : send_handed(ctx, to);
 }
 
+/* Whether IPv6 has extension headers, of which there may be more than PULLED_BYTES. */
+static __always_inline bool has_extensions(struct __sk_buff *ctx)
+{
+	__u8 next;
+
+	return ctx->protocol == bpf_htons(ETHERTYPE_IPV6) &&
+	       !bpf_skb_load_bytes_relative(ctx, NEXT_HEADER_AT, &next, 1, BPF_HDR_START_NET) && next != PROTOCOL_TCP &&
+	       next != PROTOCOL_UDP && next != PROTOCOL_ICMPV6;
+}
+
 /* Headers beyond the part that can be read directly are pulled into it: rare, and only then costly. */
 static __always_inline void pull(struct __sk_buff *ctx)
 {
-	if ((void *)(long)ctx->data + PULLED_BYTES > (void *)(long)ctx->data_end)
-		bpf_skb_pull_data(ctx, ctx->len < PULLED_BYTES ? ctx->len : PULLED_BYTES);
+	__u32 there = (void *)(long)ctx->data_end - (void *)(long)ctx->data, bytes = PULLED_BYTES;
+
+	if (there < ctx->len && has_extensions(ctx))
+		bytes = MAX_HEADER_BYTES;
+	if (there < bytes)
+		bpf_skb_pull_data(ctx, ctx->len < bytes ? ctx->len : bytes);
 }
 
 SEC("tcx/ingress")

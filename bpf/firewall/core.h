@@ -297,9 +297,15 @@ __noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
 
 __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { .data = hook_data(ctx, HOOK_TC), .end = hook_end(ctx, HOOK_TC), .ctx = ctx, .hook = HOOK_TC };
+	struct frame f = { .ctx = ctx, .hook = HOOK_TC };
 
-	return p ? relate(p, &f) : RELATED_NOT;
+	if (!p)
+		return RELATED_NOT;
+	/* The headers in a quote may end beyond what is pulled of every packet. */
+	bpf_skb_pull_data(ctx, ctx->len < MAX_HEADER_BYTES ? ctx->len : MAX_HEADER_BYTES);
+	f.data = hook_data(ctx, HOOK_TC);
+	f.end = hook_end(ctx, HOOK_TC);
+	return relate(p, &f);
 }
 
 /* In netfilter.h. */

@@ -27,7 +27,8 @@ enum related {
 static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struct packet *p, struct packet *quoted, __u32 from)
 {
 	WRITE_ONCE(p->fragment_offset, from);
-	for (int i = 0; i < MAX_EXTENSIONS; i++) {
+	/* As in skip_extensions(): what passes with as many headers as there may be is quoted with as many. */
+	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct extension *extension;
 		__u32 at = READ_ONCE(p->fragment_offset);
 		__u8 kind = quoted->protocol;

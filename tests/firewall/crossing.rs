@@ -129,6 +129,13 @@ impl Crossing {
         &self.running.as_ref().unwrap().attached
     }
 
+    /// The Ethernet address of a device of the firewall's.
+    pub(crate) fn link_address(&self, device: &str) -> String {
+        let text = self.firewall.run("ip", &["-o", "link", "show", "dev", device]);
+        let mut words = text.split_whitespace().skip_while(|word| *word != "link/ether");
+        words.nth(1).unwrap().to_owned()
+    }
+
     /// States of the flows of a port.
     pub(crate) fn states(&mut self, port: u16) -> Vec<State> {
         let filter = Filter { port: Some(port), ..Filter::default() };

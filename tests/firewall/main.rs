@@ -7,6 +7,7 @@ mod crossing;
 mod ends;
 mod forward_rows;
 mod links;
+mod path_mtu;
 mod programs;
 mod proxied;
 mod routes;

@@ -4,7 +4,7 @@
 //! Connections are followed only as far as their first SYN and SYN-ACK; what comes after is `tcp.txt`'s business.
 
 use crate::answers::{Answer, answer};
-use crate::seen::{Early, Icmp, Part, Seen, u16_at, u32_at};
+use crate::seen::{Early, Icmp, MOST_EXTENSIONS, Part, Seen, u16_at, u32_at};
 use policy::Policy;
 use policy::interpret::{Decider, Packet, Verdict, decide};
 use policy::model::{Action, ZoneId};
@@ -534,7 +534,12 @@ fn quoted(inner: &[u8]) -> Option<(u8, Ends, u32)> {
     let v6 = inner.first()? >> 4 == 6;
     let (mut header, mut protocol) =
         if v6 { (40, *inner.get(6)?) } else { (usize::from(inner[0] & 15) * 4, *inner.get(9)?) };
+    let mut extensions = 0;
     while v6 && matches!(protocol, 0 | 43 | 44 | 60) {
+        extensions += 1;
+        if extensions > MOST_EXTENSIONS {
+            return None;
+        }
         let extension = inner.get(header..header + 8)?;
         if protocol == 44 && u16_at(extension, 2) >> 3 != 0 {
             return None;

@@ -51,6 +51,9 @@ pub(crate) struct Seen {
 const TRUNCATED: Early = Early::Dropped("truncated");
 const LENGTH: Early = Early::Dropped("length");
 
+/// Of IPv6, in one packet.
+pub(crate) const MOST_EXTENSIONS: usize = 8;
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -153,7 +156,7 @@ impl Seen {
             |at: usize| IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()));
         let mut seen = Self { ip_bytes, ..Self::between(network, address(8), address(24), ip[7]) };
         let (mut next, mut at, mut fragments) = (ip[6], 40, 0);
-        for _ in 0..=8 {
+        for _ in 0..=MOST_EXTENSIONS {
             if !matches!(next, 0 | 43 | 44 | 60) {
                 return Ok(Self { protocol: next, transport: network + at, ..seen });
             }
