@@ -7,7 +7,7 @@ mod bed;
 use bed::{Bed, POLICY, Side};
 use dataplane::{Filter, Hook, Reason, Settings, Tally};
 use std::time::Duration;
-use testkit::packet::{ACK, Frame, SYN, Tcp, udp};
+use testkit::packet::{ACK, Frame, SYN, Tcp, icmp, udp};
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 /// Flows that the table has room for, but where a test says another number.
@@ -62,15 +62,24 @@ fn flows_in(bed: &Bed, state: &str) -> usize {
     bed.flows(&Filter::default()).iter().filter(|flow| flow.state.name() == state).count()
 }
 
+/// A packet of UDP, a ping, or one of SCTP, by its number: all have one budget.
+fn unanswered(from: &str, to: &str, number: u16) -> Vec<u8> {
+    let (protocol, question) = if from.contains(':') { (58, 128) } else { (1, 8) };
+    match number % 3 {
+        0 => datagram(from, to, (number, 53)),
+        1 => Frame::new(from, to, protocol, icmp(question, 0, number)).bytes(),
+        _ => Frame::new(from, to, 132, [&number.to_be_bytes()[..], &[0, 53], &[0; 8]].concat()).bytes(),
+    }
+}
+
 /// A frame from one address to another, with a number.
 type Frames<'a> = dyn Fn(&str, &str, u16) -> Vec<u8> + 'a;
 
 /// A flood of one host, of either kind: its flows make room for the first flow of another host at once, and not for its own.
 #[test]
 fn needs_root_a_host_that_floods_alone_keeps_nobody_out() {
-    let udp = |from: &str, to: &str, port| datagram(from, to, (port, 53));
     let kinds: [(&str, &Frames<'_>); 2] =
-        [("unanswered-full", &udp), ("half-open-full", &|from, to, port| syn(from, to, port))];
+        [("unanswered-full", &unanswered), ("half-open-full", &|from, to, port| syn(from, to, port))];
     for hook in HOOKS {
         for hosts in [V4, V6] {
             for (full, frame) in kinds {

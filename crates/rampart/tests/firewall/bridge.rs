@@ -1,13 +1,16 @@
 //! A transparent bridge between two hosts of one network, as a user sets it up.
 
-use crate::bed::{Bed, Outcome, expect_echo, expect_from, serve, until};
+use crate::bed::{Bed, Outcome, answer, expect_echo, expect_from, serve, until};
 use nix::sys::signal::Signal;
 use std::io::BufRead as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 const INSIDE: &str = "10.82.0.2";
 const OUTSIDE: &str = "10.82.0.3";
 const OUTSIDE_V6: &str = "fd82::3";
+/// Whose members are inside.
+const GROUP: &str = "239.82.0.1";
+const GROUP_V6: &str = "ff15::82";
 
 const RULES: &str = "[bridges.wire]\ninterfaces = ['e1', 'e0']\n\
     [[rules]]\nname = 'web'\nfrom = 'inside'\nto = 'outside'\nservice = ['tcp/8080', 'ping']\naction = 'allow'\n\
@@ -114,6 +117,72 @@ fn needs_root_a_bridge_goes_on_when_a_capture_has_ended() {
     assert_eq!(bed.rampart(&["down"]).0, 0);
     drop(firewall);
     assert_eq!((receives_all(&bed, "e1"), receives_all(&bed, "e0")), (false, true));
+}
+
+/// Says which groups' members are reported: a line for each version.
+const REPORTS: &str = r#"
+import socket
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind(("x", 3))
+print("ready", flush=True)
+missing = {"239.82.0.1": socket.inet_aton("239.82.0.1"), "ff15::82": socket.inet_pton(socket.AF_INET6, "ff15::82")}
+while missing:
+    frame, where = link.recvfrom(2048)
+    if where[2] == 4:
+        continue
+    # Behind the option for routers: IGMP of version 3 (RFC 3376), or MLD of version 2 (RFC 3810).
+    is_report = frame[12:14] == b"\x08\x00" and frame[23] == 2 and frame[38] == 0x22 or frame[12:14] == b"\x86\xdd" and frame[20] == 0 and frame[62] == 143
+    for name in [name for name, group in missing.items() if is_report and group in frame]:
+        del missing[name]
+        print(name, flush=True)
+"#;
+
+/// What a link needs besides: whoever joins a group is heard on the other side, what is sent to the group comes, and an address that somebody has on the
+/// other side is not taken twice.
+#[test]
+fn needs_root_groups_and_addresses_are_announced_across_a_bridge() {
+    for hook in ["tc", "xdp"] {
+        let bed = one_network();
+        let rules = format!(
+            "{RULES}[[rules]]\nname = 'groups'\nfrom = 'inside'\nto = 'outside'\nservice = 'igmp'\naction = 'allow'\n\
+             [[rules]]\nname = 'stream'\nfrom = 'outside'\nto = 'inside'\nservice = 'udp/8282-8283'\naction = 'allow'\n"
+        );
+        let _firewall = bed.up(&bed.policy("bridge.toml", &rules), hook);
+        let namespace = bed.namespace("out");
+        let mut command = std::process::Command::new("ip");
+        command
+            .args(["netns", "exec", &namespace, "python3", "-c", REPORTS])
+            .stdout(std::process::Stdio::piped());
+        let mut listening = command.spawn().unwrap();
+        let mut lines = std::io::BufReader::new(listening.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        assert_eq!(next(), "ready");
+        let members = bed.inside("in", || {
+            let index = nix::net::if_::if_nametoindex("x").unwrap();
+            let v4 = UdpSocket::bind("0.0.0.0:8282").unwrap();
+            v4.join_multicast_v4(&GROUP.parse().unwrap(), &INSIDE.parse().unwrap()).unwrap();
+            let v6 = UdpSocket::bind("[::]:8283").unwrap();
+            v6.join_multicast_v6(&GROUP_V6.parse().unwrap(), index).unwrap();
+            [v4, v6]
+        });
+        let mut reported = [next(), next()];
+        reported.sort();
+        assert_eq!(reported, [GROUP, GROUP_V6], "{hook}");
+        let _ = listening.wait();
+        for (member, (source, group)) in members.iter().zip([(OUTSIDE, GROUP), (OUTSIDE_V6, GROUP_V6)]) {
+            let port = member.local_addr().unwrap().port();
+            member.set_read_timeout(Some(answer())).unwrap();
+            let to = SocketAddr::new(group.parse().unwrap(), port);
+            let sent =
+                bed.inside("out", || UdpSocket::bind((source, 0)).and_then(|s| s.send_to(b"stream", to)));
+            assert_eq!((sent.ok(), member.recv(&mut [0; 16]).ok()), (Some(6), Some(6)), "{hook}: {to}");
+        }
+        bed.inside("in", || std::fs::write("/proc/sys/net/ipv6/conf/x/accept_dad", "1").unwrap());
+        bed.ip("in", &["address", "add", &format!("{OUTSIDE_V6}/64"), "dev", "x"]);
+        until("the address is found to be somebody's", || {
+            bed.host("in").run("ip", &["-6", "address", "show", "dev", "x", "dadfailed"]).contains(OUTSIDE_V6)
+        });
+    }
 }
 
 /// Sends the second fragment of a datagram of VLAN 10 before the first one.
