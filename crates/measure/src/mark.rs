@@ -1,10 +1,10 @@
 //! Marks: what a reader must know about a value, one row a kind.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Something the reader must know about a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Mark {
     /// Kind.
     pub kind: MarkKind,
@@ -28,6 +28,33 @@ impl Mark {
     #[must_use]
     pub fn with_share(self, share: f64) -> Self {
         Self { share: Some(share), ..self }
+    }
+}
+
+/// What a mark of [`MarkKind::NotMeasured`] says.
+pub(crate) const NOT_MEASURED: &str = "not measured";
+/// The same of a loss curve, which ends early.
+pub(crate) const NOT_MEASURED_BELOW: &str = "not measured: two higher loads had shown no loss";
+
+impl<'de> Deserialize<'de> for Mark {
+    /// Earlier benches wrote a round without a value as a note with these words.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            kind: MarkKind,
+            #[serde(default)]
+            round: Option<u32>,
+            #[serde(default)]
+            share: Option<f64>,
+            text: String,
+        }
+        let Written { mut kind, round, share, text } = Written::deserialize(deserializer)?;
+        let of_round = text.split_once(": ").filter(|(of, _)| of.starts_with("round "));
+        let words = of_round.map_or(text.as_str(), |(_, words)| words);
+        if kind == MarkKind::Note && [NOT_MEASURED, NOT_MEASURED_BELOW].contains(&words) {
+            kind = MarkKind::NotMeasured;
+        }
+        Ok(Self { kind, round, share, text })
     }
 }
 
@@ -83,6 +110,8 @@ pub enum MarkKind {
     WorkElsewhere,
     /// A firewall that enforces no policy stands here beside others that do: says no more than its role does.
     Baseline,
+    /// A round has no such value, because it need not have measured it. The value is that of the other rounds.
+    NotMeasured,
     /// Anything else.
     Note,
 }
@@ -260,6 +289,13 @@ pub const MARKS: &[MarkRow] = &[
         "other programs used the processors during the point",
     ),
     row(MarkKind::Baseline, "baseline", 'n', VALID, "a note, in the list of remarks"),
+    row(
+        MarkKind::NotMeasured,
+        "not measured",
+        'h',
+        VALID,
+        "not measured in every round: the value is that of the others, and the remark says why",
+    ),
     row(MarkKind::Note, "note", 'n', VALID, "a note, in the list of remarks"),
 ];
 
@@ -308,5 +344,22 @@ mod tests {
         }
         let letters: BTreeSet<char> = MARKS.iter().map(|row| row.letter).collect();
         assert_eq!(letters.len(), MARKS.len() - 1, "notes and baselines share theirs");
+    }
+
+    #[test]
+    fn a_round_without_a_value_is_read_as_older_benches_wrote_it() {
+        for (written, kind) in [
+            ("not measured", MarkKind::NotMeasured),
+            ("round 2: not measured", MarkKind::NotMeasured),
+            ("round 3: not measured: two higher loads had shown no loss", MarkKind::NotMeasured),
+            ("`wire` was not measured in this cell", MarkKind::Note),
+            ("not measured by anybody", MarkKind::Note),
+        ] {
+            let mark = Mark { round: Some(1), share: Some(0.5), ..Mark::new(MarkKind::Note, written) };
+            let read: Mark = serde_json::from_value(serde_json::to_value(&mark).unwrap()).unwrap();
+            assert_eq!(read, Mark { kind, ..mark });
+            let now = Mark::new(MarkKind::NotMeasured, written);
+            assert_eq!(serde_json::from_value::<Mark>(serde_json::to_value(&now).unwrap()).unwrap(), now);
+        }
     }
 }

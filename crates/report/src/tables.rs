@@ -372,7 +372,8 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
     for test in &view.tests {
         let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
         for point in points {
-            let is_remark = |m: &&Mark| matches!(m.kind, MarkKind::Note | MarkKind::Baseline);
+            let is_remark =
+                |m: &&Mark| matches!(m.kind, MarkKind::Note | MarkKind::NotMeasured | MarkKind::Baseline);
             for mark in point.marks.iter().filter(is_remark) {
                 let role = mark.kind == MarkKind::Baseline;
                 let text = match role {

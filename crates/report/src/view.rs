@@ -470,7 +470,7 @@ pub(crate) fn reason(point: &Point) -> String {
 /// A mark in words.
 pub(crate) fn mark_text(mark: &Mark) -> String {
     match (mark.kind, mark.text.is_empty()) {
-        (MarkKind::Note | MarkKind::Baseline, _) => mark.text.clone(),
+        (MarkKind::Note | MarkKind::NotMeasured | MarkKind::Baseline, _) => mark.text.clone(),
         (kind, true) => kind.row().name.into(),
         (kind, false) => format!("{}: {}", kind.row().name, mark.text),
     }

@@ -2,6 +2,7 @@
 
 use super::{Cell, Track, WIRE};
 use crate::level::Level;
+use crate::mark::{NOT_MEASURED, NOT_MEASURED_BELOW};
 use crate::procedure::Measured;
 use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run, SearchOutcome, Sent};
 use crate::shape::Placement;
@@ -26,9 +27,6 @@ const ELSEWHERE_SAID: f64 = 0.05;
 pub(crate) const ELSEWHERE_COSTS: f64 = 0.25;
 /// Whose work that is.
 const ELSEWHERE: &str = "kernel threads, interrupts and the firewall's programs on other cores";
-
-/// What stands at a round that has no such value.
-pub(crate) const NOT_MEASURED: &str = "not measured";
 
 /// What tells a firewall's values apart.
 type Key = (Metric, BTreeMap<String, Level>);
@@ -195,8 +193,8 @@ fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
     for (round, measured) in rounds.iter().enumerate() {
         let of_round = match measured {
             Some(measured) => measured.marks.clone(),
-            None if is_loss => vec![note(format!("{NOT_MEASURED}: two higher loads had shown no loss"))],
-            None => vec![note(NOT_MEASURED.into())],
+            None if is_loss => vec![Mark::new(MarkKind::NotMeasured, NOT_MEASURED_BELOW)],
+            None => vec![Mark::new(MarkKind::NotMeasured, NOT_MEASURED)],
         };
         for mut mark in of_round {
             if rounds.len() > 1 {

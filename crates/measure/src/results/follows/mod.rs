@@ -4,13 +4,14 @@
 //! It finds a value, an interval, a trial or a mark that was changed or taken out. It does not find a file that was written anew as a
 //! whole (`docs/design/trust.md`). Pure.
 
+mod copies;
 mod marks;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use super::{Mark, MarkKind, Metric, Point, Reading, Results, Run, Sent, Trial};
-use crate::campaign::points::{COST, NOT_MEASURED, TRANSFER_TIME_RATIO, estimated, widened};
+use crate::campaign::points::{COST, TRANSFER_TIME_RATIO, estimated, widened};
 use crate::trial::{FrameOutcome, TrialOutcome, WorkloadOutcome};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,6 +46,7 @@ impl Results {
             let place = || format!("runs[{at}] ({} in cell {})", run.dut, run.cell);
             found.extend(self.of_run(run).map(|why| Misfit { place: place(), why }));
         }
+        found.extend(copies::copies(self));
         for (at, reading) in self.readings().enumerate() {
             found.extend(self.of_point(&reading).map(|why| Misfit { place: place(at, &reading), why }));
         }
@@ -77,13 +79,24 @@ impl Results {
             if point.rounds.is_empty() {
                 return Some("it is valid and has no round".into());
             }
+            if let Some(rounds) = self.rounds_of(point.cell.id).filter(|rounds| *rounds != point.rounds.len())
+            {
+                return Some(format!("it has {} rounds, and its cell {rounds}", point.rounds.len()));
+            }
         } else if !says_why(point) {
             return Some("it is invalid and does not say why".into());
         }
         let trials = trials_of(point);
-        estimate(point, &trials)
+        measured_after_all(point, &trials)
+            .or_else(|| estimate(point, &trials))
             .or_else(|| point.valid.then(|| self.decided(point, &trials)).flatten())
             .or_else(|| marks::missing(self, point, &trials))
+    }
+
+    /// Rounds of a cell, which all of its firewalls have alike; `None` of one that was cut short, or of which no trial is known.
+    fn rounds_of(&self, cell: u32) -> Option<usize> {
+        let trials = self.runs.iter().filter(|run| run.cell == cell).flat_map(|run| &run.trials);
+        trials.map(|trial| trial.round as usize + 1).max().filter(|_| self.complete)
     }
 
     /// Whether the rounds' values follow from what they rest on.
@@ -118,7 +131,8 @@ impl Results {
 /// Whether an invalid point has a reason. One that keeps its value was given up for a mark that costs it.
 fn says_why(point: &Point) -> bool {
     let costs = |mark: &Mark| mark.kind.invalidates();
-    let explains = |mark: &Mark| costs(mark) || (mark.kind == MarkKind::Note && point.value == 0.0);
+    let is_said = |mark: &Mark| matches!(mark.kind, MarkKind::Note | MarkKind::NotMeasured);
+    let explains = |mark: &Mark| costs(mark) || (is_said(mark) && point.value == 0.0);
     point.marks.iter().any(explains)
 }
 
@@ -203,13 +217,28 @@ fn estimate(point: &Point, trials: &[(&Trial, TrialOutcome)]) -> Option<String> 
         .map(|(what, kept, computed)| format!("its {what} is {kept}, and of its rounds {computed}"))
 }
 
-/// The rounds that have a value. One that has none stands there as 0, with a mark of its own.
+/// The rounds that have a value. One that was not measured stands there as 0.
 fn measured_rounds(point: &Point) -> Vec<f64> {
-    let lost = |round: usize| {
-        let marked = |mark: &Mark| mark.round.map_or(point.rounds.len() == 1, |of| of as usize == round);
-        point.rounds[round] == 0.0 && point.marks.iter().any(|m| marked(m) && m.text.contains(NOT_MEASURED))
-    };
-    (0..point.rounds.len()).filter(|round| !lost(*round)).map(|round| point.rounds[round]).collect()
+    let rounds = point.rounds.iter().enumerate();
+    rounds.filter(|(round, _)| !is_marked_not_measured(point, *round)).map(|(_, value)| *value).collect()
+}
+
+fn is_marked_not_measured(point: &Point, round: usize) -> bool {
+    let is_about = |mark: &Mark| mark.round.map_or(point.rounds.len() == 1, |of| of as usize == round);
+    point.marks.iter().any(|mark| mark.kind == MarkKind::NotMeasured && is_about(mark))
+}
+
+/// A round that is said not to have been measured, and has a value or a trial all the same: a value that does not please could be left out so.
+fn measured_after_all(point: &Reading<'_>, trials: &[(&Trial, TrialOutcome)]) -> Option<String> {
+    let has_trial = |round: usize| trials.iter().any(|(trial, _)| trial.round as usize == round);
+    // What a search looks for, each of them has.
+    let is_searched = matches!(point.metric, Metric::Throughput | Metric::ConnectionRate);
+    let was_searched =
+        |round: usize| is_searched && point.searches().iter().any(|search| search.round as usize == round);
+    let of = (0..point.rounds.len()).filter(|round| is_marked_not_measured(point, *round));
+    let mut wrong =
+        of.filter(|round| point.rounds[*round] != 0.0 || has_trial(*round) || was_searched(*round));
+    wrong.next().map(|round| format!("round {} is marked as not measured and was", round + 1))
 }
 
 /// Whether two numbers are equal but for digits that results do not keep, beside numbers of this size.

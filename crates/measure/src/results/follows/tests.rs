@@ -6,7 +6,7 @@ use crate::campaign::{self, Cell};
 use crate::level::Level;
 use crate::procedure::simulated::Simulated;
 use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, ProcedureSpec, SearchSpec};
-use crate::results::{CpuUse, Mark, MarkKind, Metric, Point, Results};
+use crate::results::{CpuUse, Mark, MarkKind, Metric, Point, Results, Trial};
 use crate::shape::Placement;
 use crate::trial::Rig;
 
@@ -182,6 +182,53 @@ fn what_was_taken_out_is_missed() {
                 "which must not count: the firewall died",
             ),
             (
+                "a round that does not please",
+                |r| {
+                    let point = at(r, "slow", Metric::Throughput);
+                    point.rounds[2] = 0.0;
+                    let mark = Mark::new(MarkKind::NotMeasured, "round 3: not measured");
+                    point.marks.push(Mark { round: Some(2), ..mark });
+                },
+                "round 3 is marked as not measured and was",
+            ),
+            (
+                "the same with all of its trials",
+                |r| {
+                    r.runs[2]
+                        .trials
+                        .iter_mut()
+                        .filter(|trial| trial.round == 2)
+                        .for_each(|t| t.detail = None);
+                    let of_round: Vec<u32> =
+                        r.runs[2].trials.iter().filter(|t| t.round == 2).map(|t| t.id).collect();
+                    for point in r.points.iter_mut().filter(|p| p.dut == "slow") {
+                        point.deciding.retain(|id| !of_round.contains(id));
+                        point.rounds[2] = 0.0;
+                        let mark = Mark::new(MarkKind::NotMeasured, "round 3: not measured");
+                        point.marks.push(Mark { round: Some(2), ..mark });
+                        let of_two = super::estimated(&point.rounds[..2], point.metric).unwrap();
+                        (point.value, point.low, point.high) = of_two;
+                    }
+                },
+                "round 3 is marked as not measured and was",
+            ),
+            (
+                "a round with all that is of it",
+                |r| {
+                    let run = &mut r.runs[2];
+                    run.trials.retain(|trial| trial.round < 2);
+                    run.searches.retain(|search| search.round < 2);
+                    let left = run.trials.len() as u32;
+                    for point in r.points.iter_mut().filter(|p| p.dut == "slow") {
+                        point.deciding.retain(|id| *id < left);
+                        point.rounds.truncate(2);
+                        let of_two = super::estimated(&point.rounds, point.metric).unwrap();
+                        (point.value, point.low, point.high) = of_two;
+                    }
+                },
+                "it has 2 rounds, and its cell 3",
+            ),
+            (
                 "the reason of a lost value",
                 |r| {
                     let point = at(r, "slow", Metric::Throughput);
@@ -260,6 +307,33 @@ fn times_and_losses_that_were_changed_do_not_follow() {
             |r| set(at(r, "slow", Metric::Loss), 0.25),
             "load=100%): round 1 is 0.25, and of its trials 0.875",
         )],
+    );
+}
+
+/// Values, intervals and marks all follow from trials that were measured, only not when and of whom the file says.
+#[test]
+fn a_trial_that_stands_in_the_place_of_others_is_known() {
+    let mut results = measured(None);
+    // As many times as real trials have, which no two of them take alike.
+    let trials = results.runs.iter_mut().flat_map(|run| &mut run.trials).filter(|t| t.detail.is_some());
+    for (trial, number) in trials.zip(0..) {
+        let times = trial.latency_ns.as_mut().unwrap();
+        (times.count, times.max) = (5_000, 9e5 + f64::from(number));
+    }
+    fn put(results: &mut Results, of: usize, dut: usize, is_of: fn(&Trial) -> bool) {
+        let decided = |t: &&Trial| t.detail.is_some();
+        let original = results.runs[of].trials.iter().find(decided).unwrap().clone();
+        for trial in results.runs[dut].trials.iter_mut().filter(|t| t.detail.is_some() && is_of(t)) {
+            *trial = Trial { id: trial.id, round: trial.round, ..original.clone() };
+        }
+    }
+    refused(
+        &results,
+        &[
+            ("one for all rounds", |r| put(r, 2, 2, |_| true), "of slow again"),
+            ("one for another round", |r| put(r, 2, 2, |t| t.round == 2), "of slow again"),
+            ("another firewall's", |r| put(r, 1, 2, |_| true), "of fast again"),
+        ],
     );
 }
 
