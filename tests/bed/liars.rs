@@ -19,26 +19,62 @@ fn driver(dir: &Path, changes: &[(&str, &str)]) -> PathBuf {
     path
 }
 
-/// Measures one liar, none of whose values may count, and each for this reason.
-fn is_caught(name: &str, changes: &[(&str, &str)], seconds: f64, test: &str, reason: &str) {
+/// Measures a driver that is the example with these words changed, again where `is_hidden` says that the machine decided, and gives its values
+/// to `judge`.
+fn measured(
+    changes: &[(&str, &str)],
+    seconds: f64,
+    test: &str,
+    is_hidden: impl Fn(&Reading<'_>) -> bool,
+    judge: impl Fn(&Reading<'_>),
+) {
     let dir = tempfile::tempdir().unwrap();
     let path = driver(dir.path(), changes);
     let suite = suite(dir.path(), &["linux"], seconds, test);
     let (dut, out) = (format!("program:{}", path.display()), dir.path().join("out"));
     let arguments = ["run", suite.to_str().unwrap(), "--dut", &dut, "--out", out.to_str().unwrap()];
-    let said = |point: &Reading<'_>| point.marks.iter().any(|mark| mark.text.contains(reason));
     // A machine that works for others carries too little load for a lie to be told, and the run says so.
-    let is_hidden = |point: &Reading<'_>| {
-        let is_disturbed = point.marks.iter().any(|mark| mark.kind == MarkKind::ForeignLoad);
-        point.dut == "liar" && is_disturbed && !said(point)
-    };
+    let is_disturbed =
+        |point: &Reading<'_>| point.marks.iter().any(|mark| mark.kind == MarkKind::ForeignLoad);
+    let is_hidden = |point: &Reading<'_>| point.dut == "liar" && is_disturbed(point) && is_hidden(point);
     let (output, results) = again_while(is_hidden, &out, || bench(&arguments).output().unwrap());
-    let results = results.unwrap_or_else(|error| panic!("{name}: {error}: {}", shown(&output)));
+    let results = results.unwrap_or_else(|error| panic!("{changes:?}: {error}: {}", shown(&output)));
     let points = of(&results, "liar");
-    assert!(!points.is_empty(), "{name}: {}", shown(&output));
-    for point in points {
-        assert!(!point.valid && said(&point), "{name}: {:?}", point.marks);
-    }
+    assert!(!points.is_empty(), "{changes:?}: {}", shown(&output));
+    points.iter().for_each(judge);
+}
+
+/// Measures one liar, none of whose values may count, and each for this reason.
+fn is_caught(name: &str, changes: &[(&str, &str)], seconds: f64, test: &str, reason: &str) {
+    let said = |point: &Reading<'_>| point.marks.iter().any(|mark| mark.text.contains(reason));
+    measured(
+        changes,
+        seconds,
+        test,
+        |point| !said(point),
+        |point| {
+            assert!(!point.valid && said(point), "{name}: {:?}", point.marks);
+        },
+    );
+}
+
+/// What goes along with a long trial of few frames is many beside them, and all of it is the bench's own.
+#[test]
+fn an_honest_driver_keeps_its_values_beside_many_frames_of_the_bench() {
+    let _turn = turn();
+    let test =
+        "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [100]\nfactors.stateful = [true, false]";
+    measured(
+        &[],
+        2.0,
+        test,
+        |point| !point.valid,
+        |point| {
+            let ledger = point.ledger();
+            let beside = &ledger.frames().unwrap().beside;
+            assert!(point.valid && beside.foreign < 5, "{:?} {beside:?}", point.marks);
+        },
+    );
 }
 
 /// It says that it forgot its connections, and keeps them: whoever opens some thousand more has less to do.
@@ -69,21 +105,32 @@ fn a_driver_that_works_in_the_zones_has_no_value() {
          subprocess.run([\"ip\", \"netns\", \"exec\", zone, \"WORDS\"], check=False)\n"
     );
     let note = "def set_up(question):\n    global BED\n    BED = question[\"namespace\"]";
-    for (name, words, reason) in [
+    let frames = "procedure = \"latency\"\nloads = [2000]";
+    let http = "procedure = \"transactions\"\nfactors.protocol = \"http/1.1\"\nfactors.object = 1";
+    for (name, words, test, reason) in [
         (
             "filter",
             "nft\", \"add\", \"table\", \"inet\", \"helper",
+            frames,
             "somebody changed the rules of netfilter of",
         ),
         (
             "queue",
             "tc\", \"qdisc\", \"replace\", \"dev\", \"lo\", \"root\", \"pfifo",
+            frames,
             "somebody changed the queueing disciplines",
+        ),
+        // Segments that travel put together are less work for a firewall.
+        (
+            "offloads",
+            "sh\", \"-c\", \"ethtool -K $(ls /sys/class/net | grep -v lo) tx on tso on >/dev/null",
+            http,
+            "somebody changed the offloads",
         ),
     ] {
         let work = work.replace("WORDS", words);
         let changes = [("def set_up(_question):", note), (ask, work.as_str())];
-        is_caught(name, &changes, 0.2, "procedure = \"latency\"\nloads = [2000]", reason);
+        is_caught(name, &changes, 0.2, test, reason);
     }
 }
 
@@ -109,7 +156,7 @@ fn a_driver_that_leaves_rules_out_under_load_has_no_value() {
     }
 }
 
-/// While there is load, whatever comes from the hostile side passes: no flow of the load itself shows it.
+/// While there is load, whatever comes from the hostile side passes, but to the ports of the proof: no flow of the load itself shows it.
 #[test]
 fn a_hostile_side_that_is_let_in_under_load_costs_the_values_of_all_workloads() {
     let _turn = turn();
@@ -117,8 +164,8 @@ fn a_hostile_side_that_is_let_in_under_load_costs_the_values_of_all_workloads() 
     let sets = "[\"set busy { type inet_proto; flags dynamic,timeout; }\", \"counter default_drop";
     let first = "    if policy[\"stateful\"]:\n        lines +=";
     let let_in = "    lines += [\"limit rate over 1000/second burst 300 packets update @busy { meta l4proto timeout 20ms }\",\n\
-                  \x20             \"ip6 saddr 2001:2:0:2::/64 meta l4proto @busy accept\",\n\
-                  \x20             \"ip saddr 198.19.0.0/17 meta l4proto @busy accept\"]\n    if policy[\"stateful\"]:\n        lines +=";
+                  \x20             \"th dport != { 60000, 61002 } ip6 saddr 2001:2:0:2::/64 meta l4proto @busy accept\",\n\
+                  \x20             \"th dport != { 60000, 61002 } ip saddr 198.19.0.0/17 meta l4proto @busy accept\"]\n    if policy[\"stateful\"]:\n        lines +=";
     for (name, seconds, test) in [
         (
             "frames",
@@ -139,5 +186,52 @@ fn a_hostile_side_that_is_let_in_under_load_costs_the_values_of_all_workloads() 
     ] {
         let reason = "forbidden frames beside the load arrived";
         is_caught(name, &[(counters, sets), (first, let_in)], seconds, test, reason);
+    }
+}
+
+/// What a frame looks like decides whether it is judged: as long as those of the load and not as those of a proof; with options or in fragments; a
+/// second time between the same ends. Nothing of the load itself is so.
+#[test]
+fn a_driver_that_does_not_look_at_some_frames_has_no_value() {
+    let _turn = turn();
+    let counters = "[\"counter default_drop";
+    let first = "    if policy[\"stateful\"]:\n        lines +=";
+    let ends = |ip: &str| format!("{ip} saddr . th sport . {ip} daddr . th dport . meta l4proto");
+    let again = [("ip", "ipv4_addr"), ("ip6", "ipv6_addr")].map(|(ip, address)| {
+        let set = format!("set again_{ip} {{ type {address} . inet_service . {address} . inet_service . inet_proto; size 1000000; flags dynamic,timeout; }}");
+        let ends = ends(ip);
+        let rules = [
+            format!("meta l4proto {{ tcp, udp }} {ends} @again_{ip} accept"),
+            format!("meta l4proto {{ tcp, udp }} update @again_{ip} {{ {ends} timeout 100ms }}"),
+        ];
+        (set, rules)
+    });
+    let [(v4, v4_rules), (v6, v6_rules)] = again;
+    let long = ["meta l4proto udp meta length > 1000 accept".to_owned()];
+    let odd = [
+        "ip hdrlength > 5 accept".to_owned(),
+        "ip frag-off & 0x3fff != 0 accept".to_owned(),
+        "exthdr dst exists accept".to_owned(),
+        "exthdr frag exists accept".to_owned(),
+    ];
+    for (name, sets, rules, frame) in [
+        // Of the load's own frames those that must not arrive are as long, so it is let in from the other side alone.
+        ("long", Vec::new(), long.map(|rule| format!("ip saddr 198.19.0.0/17 {rule}")).to_vec(), 1518),
+        ("odd", Vec::new(), odd.to_vec(), 64),
+        ("again", vec![v4, v6], [v4_rules, v6_rules].concat(), 64),
+    ] {
+        let quoted = |lines: &[String]| lines.iter().map(|line| format!("\"{line}\", ")).collect::<String>();
+        let sets = format!("[{}\"counter default_drop", quoted(&sets));
+        let lax = format!("    lines += [{}]\n{first}", quoted(&rules));
+        let test = format!(
+            "procedure = \"latency\"\nloads = [5000]\nfactors.frame = {frame}\nfactors.rules = [3]\nfactors.stateful = false"
+        );
+        is_caught(
+            name,
+            &[(counters, &sets), (first, &lax)],
+            0.3,
+            &test,
+            "forbidden frames beside the load arrived",
+        );
     }
 }

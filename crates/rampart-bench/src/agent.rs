@@ -14,7 +14,7 @@ use testbed::layout::ZoneAddresses;
 use testbed::machine_lock::MachineLock;
 use testbed::priority::SessionPriority;
 use traffic::{
-    Engine, Part, Patrol, PatrolledPart, Port, Ports, ProbeFrame, Reading, Seconds, TrialPlan, Watch,
+    Engine, Looks, Part, Patrol, PatrolledPart, Port, Ports, ProbeFrame, Reading, Seconds, TrialPlan, Watch,
 };
 
 /// Cores that a trial may generate on at most; the programs have no more.
@@ -203,11 +203,13 @@ impl BenchHost {
     fn set_out(&mut self, trial: &Trial) -> Result<(), String> {
         let Some((probes, every)) = &trial.patrol else { return Ok(()) };
         if self.patrol.as_ref().is_none_or(|(_, before)| before != probes) {
-            let patrol = Patrol::part(&[self.own_port()?], probes).map_err(words)?;
+            let looks = Looks::of_frames(&trial.traffic);
+            let patrol = Patrol::part(&[self.own_port()?], probes, looks).map_err(words)?;
             self.patrol = Some((patrol, probes.clone()));
         }
         let Some((patrol, _)) = &mut self.patrol else { return Ok(()) };
-        patrol.set_out(Duration::from_secs_f64(every.clamp(0.001, 10.0))).map_err(words)
+        let mark = trial.mark.wrapping_sub(2);
+        patrol.set_out(Duration::from_secs_f64(every.clamp(0.001, 10.0)), Some(mark)).map_err(words)
     }
 
     fn halt(&mut self) -> Result<PatrolledPart, String> {

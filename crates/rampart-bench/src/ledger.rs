@@ -7,7 +7,7 @@ use measure::trial::TrialOutcome;
 use std::collections::BTreeMap;
 use testbed::counters::LinkCounters;
 use testbed::dut::Running;
-use traffic::TrialReading;
+use traffic::{Patrolled, TrialReading};
 
 /// Counters before a trial.
 pub(crate) struct Before {
@@ -29,7 +29,7 @@ pub(crate) struct Account {
 }
 
 /// Accounts for every frame of a trial, whose datagrams are `fragments` frames each. `opaque`: the firewall is a box that nobody can look
-/// into. `stopped_beside` frames of a patrol did not arrive, as they should not.
+/// into. Of what `patrolled` says, what did not arrive was dropped, as some should be, and to the sinks what arrived is of nobody.
 pub(crate) fn account(
     reading: &TrialReading,
     fragments: u32,
@@ -37,7 +37,7 @@ pub(crate) fn account(
     site: &Site,
     running: &dyn Running,
     opaque: bool,
-    stopped_beside: u64,
+    patrolled: &Patrolled,
 ) -> Account {
     let (sent, received) = (reading.sent(), reading.reading.received());
     let mut account = Account { ledger: reading.ledger(), fault: None, remarks: Vec::new() };
@@ -46,13 +46,15 @@ pub(crate) fn account(
     }
     let lost = account.ledger.residual().max(0) as u64;
     let Some(places) = account.ledger.frames_mut() else { return account };
+    let arrived_beside = patrolled.arrived.len() as u64;
+    places.beside.foreign = places.beside.foreign.saturating_sub(arrived_beside);
     if lost > 0 && opaque {
         places.not_received += lost;
     } else if lost > 0 {
         // Forbidden frames that went astray are in the same counters as those that should not have: most in the firewall's, and
         // under overload some in the links'.
-        let stopped =
-            places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived) + stopped_beside;
+        let forbidden = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
+        let [fewest, most] = patrolled.frames.map(|beside| forbidden + beside.saturating_sub(arrived_beside));
         let by_firewall = running.counters().map(|now| since(now, &before.firewall)).unwrap_or_else(|gone| {
             account.fault = Some(format!("the firewall's counters cannot be read: {gone}"));
             BTreeMap::new()
@@ -63,7 +65,7 @@ pub(crate) fn account(
             .chain(by_links.values())
             .fold(0, |sum: u64, count| sum.saturating_add(*count));
         // A firewall that reassembles counts a datagram where another counts its fragments.
-        let mut forbidden = counted.saturating_sub(lost).clamp(stopped / u64::from(fragments), stopped);
+        let mut forbidden = counted.saturating_sub(lost).clamp(fewest / u64::from(fragments), most);
         places.dropped_by_firewall = less(by_firewall, &mut forbidden);
         places.ring_full = less(by_links, &mut forbidden);
     }

@@ -3,7 +3,7 @@
 
 use crate::bed::Bed;
 use crate::error::TestbedError;
-use crate::layout::ZonePort;
+use crate::layout::{PortEnd, ZonePort};
 use measure::shape::IpVersion;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -68,4 +68,82 @@ pub fn keep_segments_apart(bed: &Bed) -> Result<(), TestbedError> {
         end.namespace.run("ip", &["link", "set", "dev", &end.device, "gro_max_size", "1"])?;
     }
     Ok(())
+}
+
+/// How segments leave those who send them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segments {
+    /// As the kernel likes.
+    Any,
+    /// As [`send_whole_checksums`] has them.
+    Cut,
+    /// As [`keep_segments_apart`] has them.
+    Apart,
+}
+
+impl Segments {
+    /// Fails if somebody has undone it: segments that travel put together cost a firewall a tenth of the others.
+    ///
+    /// # Errors
+    /// It was undone, or what `ethtool` and `ip` say.
+    pub fn check(self, bed: &Bed) -> Result<(), TestbedError> {
+        let changed = |what: &str, device: &str| {
+            let why = format!("somebody changed {what} of {device}, so that segments travel put together");
+            Err(TestbedError::Impossible(why))
+        };
+        if self == Self::Any {
+            return Ok(());
+        }
+        for PortEnd { namespace, device, .. } in bed.layout().ports.iter().map(|port| &port.end) {
+            if !is_cut(&namespace.run("ethtool", &["-k", device])?) {
+                return changed("the offloads", device);
+            }
+        }
+        for end in bed.layout().ports.iter().filter_map(|port| port.firewall.as_ref()) {
+            let shown = end.namespace.run("ip", &["-d", "-o", "link", "show", "dev", &end.device])?;
+            if self == Self::Apart && !is_apart(&shown) {
+                return changed("the room for segments", &end.device);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of what `ethtool -k` shows. It sums up several kinds of segmentation, of which newer kernels have some that nobody turns off.
+fn is_cut(features: &str) -> bool {
+    ["tx-checksumming: off", "tx-tcp-segmentation: off", "tx-tcp6-segmentation: off"]
+        .iter()
+        .all(|off| features.lines().any(|line| line.trim().starts_with(off)))
+}
+
+/// Of what `ip -d link` shows. Newer kernels have a room of its own for IPv4.
+fn is_apart(link: &str) -> bool {
+    let words: Vec<&str> = link.split_whitespace().collect();
+    let rooms = words.windows(2).filter(|pair| matches!(pair[0], "gro_max_size" | "gro_ipv4_max_size"));
+    let mut sizes = rooms.map(|pair| pair[1]).peekable();
+    sizes.peek().is_some() && sizes.all(|size| size == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_travel_put_together_are_seen() {
+        let off = "Features for e0:\ntx-checksumming: off\n\ttx-checksum-ip-generic: off\ntcp-segmentation-offload: on\n\
+                   \ttx-tcp-segmentation: off [requested on]\n\ttx-tcp6-segmentation: off [requested on]\n\
+                   \ttx-tcp-accecn-segmentation: on\n";
+        let on = off.replace("tx-tcp6-segmentation: off [requested on]", "tx-tcp6-segmentation: on");
+        let sums = off.replace("tx-checksumming: off", "tx-checksumming: on");
+        assert_eq!([off, &on, &sums, ""].map(is_cut), [true, false, false, false]);
+        for (shown, apart) in [
+            ("gso_max_size 65536 gro_max_size 1 gso_ipv4_max_size 65536 gro_ipv4_max_size 1", true),
+            ("gro_max_size 1", true),
+            ("gro_max_size 65536 gro_ipv4_max_size 1", false),
+            ("gro_max_size 1 gro_ipv4_max_size 65536", false),
+            ("mtu 1500", false),
+        ] {
+            assert_eq!(is_apart(shown), apart, "{shown}");
+        }
+    }
 }

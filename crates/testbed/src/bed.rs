@@ -12,9 +12,7 @@
 
 use crate::error::TestbedError;
 use crate::journal::{Change, Journal};
-use crate::layout::{
-    ATTACKERS_V4, ATTACKERS_V6, BedLayout, End, Mac, PortEnd, ZoneAddresses, ZonePort, zones_of,
-};
+use crate::layout::{BedLayout, End, Mac, PortEnd, ZoneAddresses, ZonePort, behind, zones_of};
 use crate::netns::Namespace;
 use crate::{link, placement, program};
 use measure::frame::FrameSize;
@@ -533,15 +531,13 @@ pub(crate) fn firewall_batch(addresses: &ZoneAddresses, device: &str) -> String 
         addresses.v4,
         addresses.v6,
     );
-    if addresses.zone != Zone::Private {
-        return batch;
-    }
-    // Attackers are reached as the zone's hosts are.
-    batch
-        + &format!(
-            "route replace {ATTACKERS_V4} via {z4} dev {device} onlink\n\
-             route replace {ATTACKERS_V6} via {z6} dev {device} onlink\n"
+    // What is behind a zone is reached as its hosts are.
+    let farther = behind(addresses.zone).map(|(v4, v6)| {
+        format!(
+            "route replace {v4} via {z4} dev {device} onlink\nroute replace {v6} via {z6} dev {device} onlink\n"
         )
+    });
+    batch + &farther.unwrap_or_default()
 }
 
 /// Waits until devices that are up on both ends carry frames. The kernel starts the queue of the end that came up

@@ -15,7 +15,8 @@
 //! generates the replies knows their addresses without having seen a translated frame.
 //!
 //! Attackers, whose range is 10.0.0.0/8 and 2001:2:1::/104, are behind the private zone's port: the firewall reaches them
-//! as it reaches that zone's hosts.
+//! as it reaches that zone's hosts. A part of the rest of the world, 128.0.0.0/3 and 2400::/6, is behind the hostile zone's port in the
+//! same way, so that rules about it decide about something.
 
 use crate::netns::Namespace;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -37,6 +38,10 @@ pub const TEST_V6: Ipv6Net = Ipv6Net::new_assert(v6(0, 0), 48);
 pub const ATTACKERS_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8);
 /// Where floods come from, behind the private zone's port: as many addresses as in IPv4.
 pub const ATTACKERS_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 2, 1, 0, 0, 0, 0, 0), 104);
+/// What rules name outside the bed, as far as a way leads there: behind the hostile zone's port.
+pub const WORLD_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(128, 0, 0, 0), 3);
+/// What rules name outside the bed, as far as a way leads there: behind the hostile zone's port.
+pub const WORLD_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2400, 0, 0, 0, 0, 0, 0, 0), 6);
 /// Addresses that no rule, list or country table ever names (RFC 5737): illegal attempts come from them.
 pub const STRANGERS_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(203, 0, 113, 0), 24);
 /// Addresses that no rule ever names (RFC 3849).
@@ -142,6 +147,15 @@ impl ZoneAddresses {
 
     fn v6_at(&self, offset: u32) -> Ipv6Addr {
         Ipv6Addr::from(u128::from(self.v6.network()) + u128::from(offset))
+    }
+}
+
+/// What a firewall reaches through a zone besides the zone itself.
+pub const fn behind(zone: Zone) -> Option<(Ipv4Net, Ipv6Net)> {
+    match zone {
+        Zone::Private => Some((ATTACKERS_V4, ATTACKERS_V6)),
+        Zone::Hostile => Some((WORLD_V4, WORLD_V6)),
+        Zone::Dmz => None,
     }
 }
 

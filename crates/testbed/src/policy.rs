@@ -37,13 +37,15 @@ use std::ops::RangeInclusive;
 mod family;
 mod filler;
 mod lists;
+mod other_ends;
 mod probe;
 mod random;
 mod replacement;
 mod rule_probe;
 
 pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LISTS, MOST_SUBNETS};
-pub use probe::{Expect, Probe, Segment, StatedTraffic, between_other_hosts};
+pub use other_ends::{HOSTS_OF_LOADS, Hosts};
+pub use probe::{Expect, Probe, Segment, StatedTraffic};
 pub use replacement::{Generation, ReplacementProbes};
 
 /// Destination ports of test traffic (RFC 4814 section 4.5): what the matching rule allows.
@@ -211,9 +213,10 @@ impl PolicySpec {
     }
 
     /// Of rules that no frame of a test matches, as many probes as fit into one proof, chosen by `draw`: a firewall that leaves those rules out
-    /// has less to do than the others. None for what only forwards, and for rules of which no end or protocol can be probed.
-    pub fn rule_probes(&self, draw: u64) -> Vec<Probe> {
-        rule_probe::probes(self, draw)
+    /// has less to do than the others. None for what only forwards, and for rules of which no end or protocol can be probed. Echo requests
+    /// are among them only `with_icmp`.
+    pub fn rule_probes(&self, with_icmp: bool, draw: u64) -> Vec<Probe> {
+        rule_probe::probes(self, with_icmp, draw)
     }
 }
 

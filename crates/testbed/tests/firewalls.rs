@@ -19,7 +19,7 @@ use testbed::policy::{Expect, PolicySpec, Segment};
 
 fn prove(name: &str, zones: ZoneForm, shape: &PolicyShape) {
     with_firewall(name, zones, shape, |_, running, policy, prober| {
-        let failures = prober.failures(&[policy.probes(), policy.rule_probes(3)].concat());
+        let failures = prober.failures(&[policy.probes(), policy.rule_probes(true, 3)].concat());
         assert!(failures.is_empty(), "{name} {zones:?} {shape:?}: {failures:#?}");
         running.check_alive().unwrap();
         running.counters().unwrap();

@@ -3,7 +3,7 @@
 //! only while it proves.
 
 use super::machine_time::MachineTime;
-use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
+use super::patrol::{Carrier, DUE_BESIDE_CONNECTIONS};
 use super::station::Station;
 use super::trespass::Trespass;
 use super::{Shared, Site, broken, broken_traffic, other_workload};
@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use testbed::applications;
+use testbed::applications::{self, Segments};
 use testbed::dut::{Driver, Relay};
 use testbed::layout::ZonePort;
 use testbed::policy::TEST_DESTINATION_PORTS;
@@ -54,7 +54,7 @@ impl ApplicationRig {
         shape: ApplicationShape,
         shared: &Shared,
     ) -> Result<Self, RigError> {
-        let station = Station::build(dut, setup, false, shared)?;
+        let mut station = Station::build(dut, setup, false, shared)?;
         let Site::Built(bed) = &station.site else {
             return Err(RigError::Broken("application traffic needs a bed of its own".to_owned()));
         };
@@ -64,6 +64,9 @@ impl ApplicationRig {
         };
         let (private, hostile) = (port(Zone::Private)?, port(Zone::Hostile)?);
         applications::send_whole_checksums(bed).map_err(broken)?;
+        if station.segments == Segments::Any {
+            station.segments = Segments::Cut;
+        }
         let last = FIRST_PORT + (PORTS_OF_MACHINE - 1) as u16;
         applications::choose_ports(&private, &(FIRST_PORT..=last)).map_err(broken)?;
         applications::choose_ports(&hostile, &DATA_PORTS).map_err(broken)?;
@@ -127,7 +130,7 @@ impl ApplicationRig {
         let interrupt = self.station.shared.interrupt.clone();
         let load = self.load(request);
         let trespass = self.station.trespass(self.clients.clone(), self.servers.addresses[0])?;
-        self.station.begin_patrol(LookedOut::AtHosts, request.seconds)?;
+        self.station.begin_patrol(Carrier::Kernel, request.seconds)?;
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
         let cpu = self.station.processor_time(&threads)?.since(&cpu);
         let patrol = self.station.end_patrol()?;
@@ -136,7 +139,7 @@ impl ApplicationRig {
         if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
             held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
         }
-        let dead = self.station.running.check_alive().err().map(|dead| dead.to_string());
+        let dead = self.station.check_alive().err().map(|dead| dead.to_string());
         let mut outcome = TrialOutcome {
             id: 0,
             seconds: request.seconds,

@@ -4,7 +4,7 @@
 
 use super::iperf3::{self, Transfer};
 use super::machine_time::MachineTime;
-use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
+use super::patrol::{Carrier, DUE_BESIDE_CONNECTIONS};
 use super::station::Station;
 use super::trespass::Trespass;
 use super::{Shared, broken, other_workload, round_trip};
@@ -84,7 +84,7 @@ impl BulkRig {
         let cpu = self.station.processor_time(&threads)?;
         let begun = MachineTime::now();
         let trespass = self.trespass()?;
-        self.station.begin_patrol(LookedOut::AtHosts, request.seconds)?;
+        self.station.begin_patrol(Carrier::Kernel, request.seconds)?;
         let transfer = self.transfer(seconds);
         let patrol = self.station.end_patrol()?;
         let transfer = transfer?;
@@ -96,7 +96,7 @@ impl BulkRig {
         self.station.judge_patrol(patrol, Some(DUE_BESIDE_CONNECTIONS), &mut outcome);
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
         begun.judge(&mut outcome);
-        if let Err(dead) = self.station.running.check_alive() {
+        if let Err(dead) = self.station.check_alive() {
             outcome.faults.push(dead.to_string());
         }
         Ok(outcome)

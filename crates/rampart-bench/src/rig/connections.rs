@@ -2,7 +2,7 @@
 //! the frame engine's, which has the ports only while it proves.
 
 use super::machine_time::MachineTime;
-use super::patrol::{DUE_BESIDE_CONNECTIONS, LookedOut};
+use super::patrol::{Carrier, DUE_BESIDE_CONNECTIONS};
 use super::station::{Station, probe_frame};
 use super::{Shared, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
@@ -197,7 +197,7 @@ impl ConnectionRig {
         let mut watch = Follower::new(self.station.shared.interrupt.clone(), &plan);
         // While a policy is replaced, whatever passes for a moment is measured, and no lie.
         if !replaces(request) {
-            self.station.begin_patrol(LookedOut::AtPorts, plan.seconds())?;
+            self.station.begin_patrol(Carrier::Engine, plan.seconds())?;
         }
         let done = self.run(&plan, request, &mut watch);
         let patrol = self.station.end_patrol()?;

@@ -2,7 +2,7 @@
 
 use super::hosts::Between;
 use super::machine_time::MachineTime;
-use super::patrol::{self, LookedOut};
+use super::patrol::{self, Carrier};
 use super::station::{Station, lent};
 use super::{Shared, Site, broken_traffic, other_workload};
 use crate::ledger::{self, Before};
@@ -246,7 +246,7 @@ impl FrameRig {
             &station.site,
             station.running.as_ref(),
             true,
-            0,
+            &patrolled,
         );
         faults.extend(seen.faults.iter().cloned().chain(account.fault));
         remarks.extend(account.remarks);
@@ -291,7 +291,7 @@ impl FrameRig {
         let begun = MachineTime::now();
         if patrols {
             let seconds = request.phases.iter().map(|phase| phase.seconds).sum();
-            self.station.begin_patrol(LookedOut::AtPorts, seconds)?;
+            self.station.begin_patrol(Carrier::Generator, seconds)?;
         }
         let run = self.run_engine(request, &lanes, &forbidden);
         let patrol = self.station.end_patrol()?;
@@ -306,7 +306,7 @@ impl FrameRig {
             &self.station.site,
             self.station.running.as_ref(),
             opaque,
-            patrol.sent.saturating_sub(patrol.arrived),
+            &patrol.counted,
         );
         let mut faults = std::mem::take(&mut watcher.faults);
         faults.extend(found.fault);

@@ -460,10 +460,9 @@ fn patrolled(
     let which = |(zone, key): &(Zone, Key)| {
         book.get(key).copied().filter(|which| probes.get(*which).is_some_and(|probe| probe.from != *zone))
     };
-    traffic::Patrolled {
-        sent: sent.map(|(_, which)| *which).collect(),
-        arrived: arrived.filter_map(which).collect(),
-    }
+    let sent: Vec<usize> = sent.map(|(_, which)| *which).collect();
+    let arrived = arrived.filter_map(which).collect();
+    traffic::Patrolled { frames: [sent.len() as u64; 2], sent, arrived }
 }
 
 /// Second by second, what both hosts saw. Latencies are those of the host that received, if one of them did.

@@ -1,6 +1,7 @@
 //! Beside every trial: frames that the policy forbids, of every kind that its proof has, in both directions and both IP versions, and frames
 //! about which rules decide that no frame of the test meets. A firewall that enforces its policy while it is proved, and not while it is
-//! measured, lets one of those pass, or none of these. And the proof that a firewall has forgotten its connections when it says so.
+//! measured, lets one of those pass, or none of these. They look like the load, and come from where it comes. And the proof that a firewall has
+//! forgotten its connections when it says so.
 
 use super::station::{Station, probe_frame};
 use super::{Site, broken, broken_traffic, port};
@@ -13,13 +14,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 use testbed::applications;
 use testbed::layout::ZoneAddresses;
-use testbed::policy::{self, Expect, Probe};
-use traffic::{Clock, Lookout, Patrol, PatrolProbe, Patrolled, Port, ProbeFrame};
+use testbed::policy::{Expect, HOSTS_OF_LOADS, Hosts, Probe, Protocol};
+use traffic::{Clock, Lookout, Looks, Patrol, PatrolProbe, Patrolled, Port, ProbeFrame};
 
 /// So many go along with a trial, in so far as the time between two stays within these.
-const FRAMES_OF_A_TRIAL: f64 = 24.0;
+const FRAMES_OF_A_TRIAL: f64 = 40.0;
 const SHORTEST: f64 = 0.005;
-const LONGEST: f64 = 0.05;
+const LONGEST: f64 = 0.03;
 /// How long a frame that is allowed may take at rest, and one that must not arrive is waited for at least.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SHORT_WAIT: Duration = Duration::from_millis(20);
@@ -29,8 +30,6 @@ const ATTEMPTS: u32 = 5;
 const PAIRS_OF_HOSTS: usize = 16;
 /// Sockets are at so many addresses that only frames about which rules decide go to, where the load has sockets of the kernel.
 const ADDRESSES_OF_RULES: usize = 8;
-/// Test hosts below this number may carry a load of such sockets.
-const HOSTS_OF_LOADS: u32 = 1024;
 
 /// Of allowed frames beside a load of frames, at least this share is due as long as no more of the load than `LOST_AT_MOST` is lost: single
 /// frames come when others do, so they meet the queues that those meet.
@@ -41,25 +40,34 @@ pub(super) const DUE_BESIDE_CONNECTIONS: f64 = 0.5;
 /// Where so few arrive that chance would do it less often than this, the firewall does not do what its rules say.
 const TOO_UNLIKELY: f64 = 1e-6;
 
-/// Where arrivals are seen.
+/// Who carries the load, and so what it looks like and where arrivals are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LookedOut {
-    /// Where the engines' programs have the ports.
-    AtPorts,
-    /// Where the kernel's own sockets carry the load.
-    AtHosts,
+pub(super) enum Carrier {
+    /// The generator of frames, whose programs have the ports.
+    Generator,
+    /// Client and server of the bench, whose programs have them.
+    Engine,
+    /// The kernel's own sockets.
+    Kernel,
 }
 
 /// What a frame shows, and what the policy says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
     name: String,
+    protocol: &'static str,
     expect: Expect,
 }
 
 impl From<&Probe> for Shown {
     fn from(probe: &Probe) -> Self {
-        Self { name: probe.name.clone(), expect: probe.expect }
+        let protocol = match probe.protocol {
+            Protocol::Udp => "UDP",
+            Protocol::Tcp => "TCP",
+            Protocol::Icmp => "ICMP",
+            Protocol::Any => "IP",
+        };
+        Self { name: probe.name.clone(), protocol, expect: probe.expect }
     }
 }
 
@@ -68,19 +76,18 @@ pub(super) struct Beside {
     patrol: Patrol,
     /// Of each of its probes.
     shown: Vec<Shown>,
-    /// Over all trials of the station.
-    allowed: Allowed,
+    /// Over all trials of the station, by protocols: a firewall may leave out the rules of one.
+    allowed: BTreeMap<&'static str, Allowed>,
 }
 
 /// What a trial's patrol found.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Found {
-    pub(super) sent: u64,
-    pub(super) arrived: u64,
+    pub(super) counted: Patrolled,
     /// What was let through costs the trial its value.
     pub(super) broken: Option<Mark>,
-    /// Of those that are allowed, how many were sent and arrived.
-    allowed: [u64; 2],
+    /// Of those that are allowed, how many were sent and arrived, by protocols.
+    allowed: BTreeMap<&'static str, [u64; 2]>,
 }
 
 /// Frames that the policy allows, of those that went along with trials.
@@ -110,12 +117,12 @@ impl Allowed {
         (-sent * (part(arrived, due) + part(1.0 - arrived, 1.0 - due))).exp()
     }
 
-    fn broken(&self) -> Option<Mark> {
+    fn broken(&self, protocol: &str) -> Option<Mark> {
         (self.chance() < TOO_UNLIKELY).then(|| {
             let Self { sent, arrived, due } = self;
             let text = format!(
                 "the policy did not hold under load: of {sent} frames that rules allow, beside loads that passed, {arrived} arrived, and at least \
-                 {due:.0} were due"
+                 {due:.0} were due ({protocol})"
             );
             Mark::new(MarkKind::AllowedDropped, text)
         })
@@ -134,12 +141,18 @@ fn has_passed(ledger: &Ledger) -> bool {
 
 impl Station {
     /// Lets a patrol begin beside a trial of so many seconds. None goes where nothing is forbidden, or where nobody can look out.
-    pub(super) fn begin_patrol(&mut self, who: LookedOut, seconds: f64) -> Result<(), RigError> {
+    pub(super) fn begin_patrol(&mut self, carrier: Carrier, seconds: f64) -> Result<(), RigError> {
         if self.beside.is_none() {
-            self.beside = self.beside(who)?;
+            self.beside = self.beside(carrier)?;
         }
+        // A mark as stamps have them, but of neither the trial before nor this one, whose sinks would take the frames for their own.
+        let mark = match carrier {
+            Carrier::Generator => Some(self.shared.engine()?.borrow().last_mark().wrapping_sub(1)),
+            Carrier::Engine | Carrier::Kernel => None,
+        };
         let Some(beside) = &mut self.beside else { return Ok(()) };
-        beside.patrol.set_out(Duration::from_secs_f64(seconds_between(seconds))).map_err(broken_traffic)
+        let every = Duration::from_secs_f64(seconds_between(seconds));
+        beside.patrol.set_out(every, mark).map_err(broken_traffic)
     }
 
     pub(super) fn end_patrol(&mut self) -> Result<Found, RigError> {
@@ -151,12 +164,13 @@ impl Station {
     /// Enters what a patrol found into its trial. `due_share` of the allowed frames should have arrived if the load did; `None` where the
     /// load may leave no room for others.
     pub(super) fn judge_patrol(&mut self, found: Found, due_share: Option<f64>, outcome: &mut TrialOutcome) {
-        let allowed = self.beside.as_mut().zip(due_share.filter(|_| has_passed(&outcome.ledger))).and_then(
-            |(beside, due)| {
-                beside.allowed.add(found.allowed, due);
-                beside.allowed.broken()
-            },
-        );
+        let passed = due_share.filter(|_| has_passed(&outcome.ledger));
+        let allowed = self.beside.as_mut().zip(passed).and_then(|(beside, due)| {
+            for (protocol, counts) in found.allowed {
+                beside.allowed.entry(protocol).or_default().add(counts, due);
+            }
+            beside.allowed.iter().find_map(|(protocol, allowed)| allowed.broken(protocol))
+        });
         outcome.policy_broken = outcome.policy_broken.take().or(found.broken).or(allowed);
     }
 
@@ -166,37 +180,61 @@ impl Station {
         forbidden.map(|probe| (probe_frame(&probe), Shown::from(&probe))).unzip()
     }
 
-    fn beside(&self, who: LookedOut) -> Result<Option<Beside>, RigError> {
+    fn beside(&self, carrier: Carrier) -> Result<Option<Beside>, RigError> {
         let mut forbidden = self.probes();
         forbidden.retain(|probe| probe.expect == Expect::Dropped);
         let is_named = self.site.is_opaque();
-        let at_hosts = who == LookedOut::AtHosts;
+        let at_hosts = carrier == Carrier::Kernel;
         if forbidden.is_empty() || at_hosts && is_named {
             return Ok(None);
         }
         let kinds = forbidden.len();
         if !is_named {
-            forbidden = policy::between_other_hosts(&forbidden, PAIRS_OF_HOSTS, at_hosts, Clock::now_ns());
+            let hosts = match carrier {
+                Carrier::Generator => Hosts::AnyAndOfLoad(traffic::hosts_of(&self.setup.traffic)),
+                Carrier::Engine => Hosts::Any,
+                Carrier::Kernel => Hosts::One,
+            };
+            forbidden = self.policy.between_other_ends(&forbidden, PAIRS_OF_HOSTS, &hosts, Clock::now_ns());
         }
         let of_rules =
             self.probes_of_rules(at_hosts, if at_hosts { ADDRESSES_OF_RULES } else { forbidden.len() });
         let addressed = forbidden.iter().take(kinds).chain(&of_rules);
-        let lookout = match who {
-            LookedOut::AtHosts => Lookout::Hosts(self.take_addresses(addressed)?),
-            LookedOut::AtPorts => Lookout::Ports,
+        let lookout = match carrier {
+            Carrier::Kernel => Lookout::Hosts(self.take_addresses(addressed)?),
+            Carrier::Generator | Carrier::Engine => Lookout::Ports,
         };
         // Each round has every kind, and as many frames again about which rules decide.
         let mut rules = of_rules.iter().cycle();
         let mut sent: Vec<(PatrolProbe, Shown)> = Vec::new();
         for round in forbidden.chunks(kinds) {
-            sent.extend(round.iter().map(|probe| (probe_frame(probe).into(), Shown::from(probe))));
-            sent.extend(rules.by_ref().take(kinds).map(|probe| (from_its_port(probe), Shown::from(probe))));
+            sent.extend(round.iter().map(|probe| (self.of_its_kind(probe), Shown::from(probe))));
+            sent.extend(rules.by_ref().take(kinds).map(|probe| (of_its_rule(probe), Shown::from(probe))));
         }
         let round = if of_rules.is_empty() { kinds } else { 2 * kinds };
         let (probes, shown): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+        let ports = self.described_ports();
         let patrol =
-            Patrol::new(&self.described_ports(), &probes, round, &lookout).map_err(broken_traffic)?;
-        Ok(Some(Beside { patrol, shown, allowed: Allowed::default() }))
+            Patrol::new(&ports, &probes, round, &lookout, self.looks(carrier)).map_err(broken_traffic)?;
+        Ok(Some(Beside { patrol, shown, allowed: BTreeMap::new() }))
+    }
+
+    fn looks(&self, carrier: Carrier) -> Looks {
+        match carrier {
+            Carrier::Generator => Looks::of_frames(&self.setup.traffic),
+            Carrier::Engine => Looks::of_connections(),
+            Carrier::Kernel => Looks::of_sockets(),
+        }
+    }
+
+    /// A probe from and to any ports of which the policy says the same. Of a box the owner stated ports.
+    fn of_its_kind(&self, probe: &Probe) -> PatrolProbe {
+        let stated = PatrolProbe { has_any_form: true, ..probe_frame(probe).into() };
+        if self.site.is_opaque() {
+            return stated;
+        }
+        let [source_ports, destination_ports] = probe.ports_of_its_kind(self.setup.policy.protocol);
+        PatrolProbe { source_ports, destination_ports, ..stated }
     }
 
     /// Up to so many frames about which rules decide that no frame of the test meets, other ones for each bed. Where sockets carry the load,
@@ -204,19 +242,20 @@ impl Station {
     fn probes_of_rules(&self, at_hosts: bool, count: usize) -> Vec<Probe> {
         let carries_load = |probe: &Probe| {
             let host = ZoneAddresses::of(probe.lane.to).test_host(probe.destination_on_arrival.ip());
-            host.is_none_or(|host| host < HOSTS_OF_LOADS)
+            host.is_some_and(|host| host < HOSTS_OF_LOADS)
         };
         let mut probes = Vec::new();
         while probes.len() < count {
-            let mut drawn = self.rule_probes();
+            let mut drawn = self.rule_probes(true);
             drawn.retain(|probe| !(at_hosts && carries_load(probe)));
             if drawn.is_empty() {
                 break;
             }
             probes.extend(drawn);
         }
-        probes.truncate(count);
-        probes
+        // They are in the order of what becomes of them.
+        let step = (probes.len() / count.max(1)).max(1);
+        probes.into_iter().step_by(step).take(count).collect()
     }
 
     /// Gives the zones' namespaces the addresses at which these would arrive, so that sockets there receive them.
@@ -244,7 +283,8 @@ impl Station {
             return self.running.forget_flows().map_err(broken);
         };
         let ports: Vec<Port> = self.site.layout().ports.iter().map(port).collect();
-        let watch = Patrol::new(&ports, &[], 0, &Lookout::Ports).map_err(broken_traffic)?;
+        let looks = Looks::of_connections();
+        let watch = Patrol::new(&ports, &[], 0, &Lookout::Ports, looks).map_err(broken_traffic)?;
         for probe in [&opening, &answer] {
             if !self.passes_before_long(&watch, probe)? {
                 return Err(RigError::Broken(format!("probe «{}» did not arrive", probe.name)));
@@ -271,16 +311,29 @@ impl Station {
     }
 }
 
-/// A rule may ask for its source port.
-fn from_its_port(probe: &Probe) -> PatrolProbe {
-    let port = probe.source.port();
-    PatrolProbe { frame: probe_frame(probe), source_ports: port..=port }
+/// A rule asks for ports, and not of echo requests, which have numbers there.
+fn of_its_rule(probe: &Probe) -> PatrolProbe {
+    let exactly = PatrolProbe::exactly(probe_frame(probe));
+    match probe.protocol {
+        Protocol::Icmp => {
+            PatrolProbe { source_ports: 0..=u16::MAX, destination_ports: 0..=u16::MAX, ..exactly }
+        }
+        _ => exactly,
+    }
 }
 
 pub(super) fn found(seen: &Patrolled, shown: &[Shown]) -> Found {
     let of = |places: &[usize], expect| {
         places.iter().filter(|which| shown[**which].expect == expect).count() as u64
     };
+    let mut allowed: BTreeMap<&'static str, [u64; 2]> = BTreeMap::new();
+    for (at, places) in [&seen.sent, &seen.arrived].into_iter().enumerate() {
+        for Shown { protocol, .. } in
+            places.iter().map(|which| &shown[*which]).filter(|shown| shown.expect == Expect::Arrives)
+        {
+            allowed.entry(protocol).or_default()[at] += 1;
+        }
+    }
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     for which in seen.arrived.iter().filter(|which| shown[**which].expect == Expect::Dropped) {
         *kinds.entry(&shown[*which].name).or_default() += 1;
@@ -295,8 +348,7 @@ pub(super) fn found(seen: &Patrolled, shown: &[Shown]) -> Found {
         );
         Mark::new(MarkKind::IllegalGotThrough, text)
     });
-    let allowed = [&seen.sent, &seen.arrived].map(|places| of(places, Expect::Arrives));
-    Found { sent: seen.sent.len() as u64, arrived: seen.arrived.len() as u64, broken, allowed }
+    Found { counted: seen.clone(), broken, allowed }
 }
 
 #[cfg(test)]
@@ -305,21 +357,22 @@ mod tests {
 
     fn shown() -> [Shown; 3] {
         [
-            ("forbidden port, IPv4", Expect::Dropped),
-            ("forbidden direction, IPv6", Expect::Dropped),
-            ("rule 3 of 9", Expect::Arrives),
+            ("forbidden port, IPv4", "UDP", Expect::Dropped),
+            ("forbidden direction, IPv6", "UDP", Expect::Dropped),
+            ("rule 3 of 9", "TCP", Expect::Arrives),
         ]
-        .map(|(name, expect)| Shown { name: name.to_owned(), expect })
+        .map(|(name, protocol, expect)| Shown { name: name.to_owned(), protocol, expect })
     }
 
     #[test]
     fn what_a_patrol_saw_is_said_by_its_kinds() {
-        let sent = vec![0, 1, 0, 1, 0, 1, 2, 2];
-        let nothing = found(&Patrolled { sent: sent.clone(), arrived: vec![2] }, &shown());
-        assert_eq!(nothing, Found { sent: 8, arrived: 1, broken: None, allowed: [2, 1] });
-        let some = found(&Patrolled { sent, arrived: vec![1, 0, 1, 2] }, &shown());
+        let seen = |arrived| Patrolled { sent: vec![0, 1, 0, 1, 0, 1, 2, 2], arrived, frames: [8, 8] };
+        let nothing = found(&seen(vec![2]), &shown());
+        let allowed = BTreeMap::from([("TCP", [2, 1])]);
+        assert_eq!(nothing, Found { counted: seen(vec![2]), broken: None, allowed: allowed.clone() });
+        let some = found(&seen(vec![1, 0, 1, 2]), &shown());
         let mark = some.broken.unwrap();
-        assert_eq!((some.allowed, mark.kind), ([2, 1], MarkKind::IllegalGotThrough));
+        assert_eq!((some.allowed, mark.kind), (allowed, MarkKind::IllegalGotThrough));
         assert!(
             mark.text.ends_with(
                 "3 of 6 forbidden frames beside the load arrived: forbidden direction, IPv6 2; forbidden port, IPv4 1"
@@ -345,7 +398,7 @@ mod tests {
             let mut allowed = Allowed::default();
             let found = (1..=1000).find(|_| {
                 allowed.add([sent, arrived], due);
-                allowed.broken().is_some()
+                allowed.broken("TCP").is_some()
             });
             assert_eq!(found, noticed, "{due} {sent} {arrived}");
         }

@@ -5,6 +5,7 @@ use super::patrol::Beside;
 use super::trespass::Trespass;
 use super::{Hosts, Shared, Site, broken, broken_traffic, port};
 use crate::between::{Between, Where};
+use measure::application::Protocol;
 use measure::shape::{Placement, Setup, TestProtocol, Zone};
 use measure::trial::RigError;
 use std::cell::RefCell;
@@ -12,11 +13,12 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use testbed::TestbedError;
+use testbed::applications::Segments;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, Driver, ExternalBed, Running};
 use testbed::netns::Namespace;
-use testbed::policy::{Expect, PolicySpec, Probe};
+use testbed::policy::{self, Expect, PolicySpec, Probe};
 use traffic::app::Side;
 use traffic::{Arrival, Clock, Port, Ports, ProbeFrame, Transport};
 
@@ -66,6 +68,8 @@ pub(super) struct Station {
     pub(super) shared: Shared,
     /// What goes along with trials and must not arrive, once there has been one.
     pub(super) beside: Option<Beside>,
+    /// What was asked of the ends' offloads.
+    pub(super) segments: Segments,
     /// The frame engine's ports, while it has them.
     pub(super) frame_ports: Option<Ports>,
     pub(super) running: Box<dyn Running>,
@@ -103,7 +107,8 @@ impl Station {
         let policy = policy_for(driver, setup, replaceable)?;
         let running = driver.set_up(&bed, &policy).map_err(broken)?;
         keep_flows(&bed, setup);
-        if !setup.offloads {
+        let segments = if setup.offloads { Segments::Any } else { Segments::Apart };
+        if segments == Segments::Apart {
             testbed::applications::keep_segments_apart(&bed).map_err(broken)?;
         }
         Ok(Self {
@@ -111,6 +116,7 @@ impl Station {
             driver,
             shared: shared.clone(),
             beside: None,
+            segments,
             frame_ports: None,
             running,
             site: Site::Built(bed),
@@ -143,6 +149,7 @@ impl Station {
             driver: firewall,
             shared: shared.clone(),
             beside: None,
+            segments: Segments::Any,
             frame_ports: None,
             running,
             site,
@@ -203,6 +210,15 @@ impl Station {
         }
     }
 
+    /// Whether the firewall is what was set up, and the ends of its links as well.
+    pub(super) fn check_alive(&self) -> Result<(), TestbedError> {
+        self.running.check_alive()?;
+        match &self.site {
+            Site::Built(bed) => self.segments.check(bed),
+            Site::Named(_) | Site::Hosts(_) => Ok(()),
+        }
+    }
+
     /// Shows by probes that the policy is enforced. The frame engine has the ports.
     pub(super) fn prove(&self) -> Result<(), RigError> {
         if self.shared.interrupt.asked() {
@@ -213,7 +229,7 @@ impl Station {
             // Where the ways are not one core's, an answer could overtake what it answers: one direction at a time.
             self.prove_one_way(&probes)?;
         }
-        self.prove_one_way(&self.rule_probes())?;
+        self.prove_one_way(&self.rule_probes(false))?;
         self.running.check_alive().map_err(broken)
     }
 
@@ -233,12 +249,16 @@ impl Station {
         Ok(())
     }
 
-    /// Rules that no trial meets, others in each proof. Of a box of `--ports` nobody but its owner knows them.
-    pub(super) fn rule_probes(&self) -> Vec<Probe> {
-        match &self.site {
-            Site::Built(_) => self.policy.rule_probes(Clock::now_ns()),
-            Site::Named(_) | Site::Hosts(_) => Vec::new(),
+    /// Rules that no trial meets, others in each proof; `with_icmp` those about ICMP as well. Of a box of `--ports` nobody but its owner knows
+    /// them.
+    pub(super) fn rule_probes(&self, with_icmp: bool) -> Vec<Probe> {
+        let Site::Built(_) = &self.site else { return Vec::new() };
+        let mut probes = self.policy.rule_probes(with_icmp, Clock::now_ns());
+        // A proxy may take a connection to anybody for itself.
+        if self.driver.relays(Protocol::Http11).is_some() {
+            probes.retain(|probe| probe.segment.is_none());
         }
+        probes
     }
 
     /// What must be shown: of a box that somebody else configured, what its owner states.
@@ -389,6 +409,7 @@ pub(super) fn probe_frame(probe: &Probe) -> ProbeFrame {
                 acknowledgement: segment.acknowledgement(),
                 flags: segment.flags(),
             },
+            None if probe.protocol == policy::Protocol::Icmp => Transport::Echo,
             None => Transport::Udp,
         },
         source_port: probe.source.port(),

@@ -10,7 +10,7 @@ use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
 use crate::guest::start_recorded;
 use crate::journal::Journal;
-use crate::layout::{ATTACKERS_V4, ATTACKERS_V6};
+use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, WORLD_V4, WORLD_V6};
 use crate::netns::{Namespace, end_processes};
 use crate::origin::Origin;
 use crate::policy::{Action, PolicySpec, Protocol};
@@ -351,6 +351,7 @@ fn place(side: &FirewallSide, cores: &[u32]) -> Value {
     json!({
         "namespace": side.namespace.name(), "cores": cores, "ports": ports.collect::<Vec<_>>(),
         "attackers": { "v4": ATTACKERS_V4.to_string(), "v6": ATTACKERS_V6.to_string() },
+        "world": { "v4": WORLD_V4.to_string(), "v6": WORLD_V6.to_string() },
     })
 }
 

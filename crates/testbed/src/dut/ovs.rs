@@ -14,10 +14,10 @@ use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
 use crate::guest::{Guest, resident_bytes, threads_of};
 use crate::journal::Journal;
-use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac};
+use crate::layout::{Mac, behind};
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use ipnet::IpNet;
-use measure::shape::{IpVersion, PolicyShape, Setup, Zone};
+use measure::shape::{IpVersion, PolicyShape, Setup};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -393,7 +393,7 @@ fn rule_flows(
     Ok(())
 }
 
-/// A frame to a zone, or to the attackers behind the private one, leaves with new Ethernet addresses and one hop less.
+/// A frame to a zone, or to what is behind it, leaves with new Ethernet addresses and one hop less.
 fn routes(side: &FirewallSide, ip: IpVersion, out: &mut dyn Write) -> io::Result<()> {
     let field = match ip {
         IpVersion::V4 => "nw_dst",
@@ -401,12 +401,12 @@ fn routes(side: &FirewallSide, ip: IpVersion, out: &mut dyn Write) -> io::Result
     };
     let ends = side.ports.iter().filter_map(|port| Some((port, port.firewall.as_ref()?.mac)));
     for (number, (port, own)) in (1..).zip(ends) {
-        let (zone, attackers): (IpNet, IpNet) = match ip {
-            IpVersion::V4 => (port.addresses.v4.into(), ATTACKERS_V4.into()),
-            IpVersion::V6 => (port.addresses.v6.into(), ATTACKERS_V6.into()),
-        };
-        let behind = (port.zone == Zone::Private).then_some(attackers);
-        for network in std::iter::once(zone).chain(behind) {
+        let own_networks = (port.addresses.v4, port.addresses.v6);
+        for (v4, v6) in std::iter::once(own_networks).chain(behind(port.zone)) {
+            let network: IpNet = match ip {
+                IpVersion::V4 => v4.into(),
+                IpVersion::V6 => v6.into(),
+            };
             writeln!(
                 out,
                 "table=2,priority=1,{},{field}={network},actions={}",

@@ -1,12 +1,12 @@
 //! The probes of a policy: single frames that must arrive, or must not.
 
-use super::{AddressList, FORBIDDEN_PORT, PolicySpec, Protocol, TEST_DESTINATION_PORTS};
+use super::{AddressList, FORBIDDEN_PORT, FORBIDDEN_PORTS, PolicySpec, Protocol, TEST_DESTINATION_PORTS};
 use crate::error::TestbedError;
 use crate::layout::{ZoneAddresses, forward_lanes_of, translated};
 use measure::shape::{IpVersion, Lane, TestProtocol, Zone, ZoneForm};
-use rule_sets::Random;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 /// What must become of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,9 +60,9 @@ pub struct Probe {
     pub name: String,
     /// The zone it is sent from and the zone it is for.
     pub lane: Lane,
-    /// UDP or TCP.
+    /// UDP, TCP or ICMP, of which it is an echo request.
     pub protocol: Protocol,
-    /// Of TCP, what kind of segment; `None` for UDP.
+    /// Of TCP, what kind of segment; `None` for the others.
     pub segment: Option<Segment>,
     /// Source as sent.
     pub source: SocketAddr,
@@ -104,33 +104,45 @@ impl Probe {
         Self { source, source_on_arrival, ..self.clone() }
     }
 
-    /// The same probe between other test hosts of its zones, of which a policy says the same. Addresses that are no test hosts', such as
-    /// those on lists, stay.
-    fn elsewhere(&self, draw: u64, keep_destination: bool) -> Self {
-        let moved = |zone, there: SocketAddr, other_form: SocketAddr, draw: u64| {
+    /// The same probe between other test hosts of its zones, of which a policy says the same: those of these numbers. Addresses that are no
+    /// test hosts', such as those on lists, stay.
+    #[must_use]
+    pub fn between(&self, [from, to]: [u32; 2]) -> Self {
+        let moved = |zone, there: SocketAddr, other_form: SocketAddr, number: u32| {
             let addresses = ZoneAddresses::of(zone);
             if !addresses.has_test_host(there.ip()) {
                 return (there, other_form);
             }
-            let host = addresses.host(self.ip(), draw as u32);
+            let host = addresses.host(self.ip(), number);
             let form = if other_form.ip() == there.ip() { host } else { translated(host) };
             (SocketAddr::new(host, there.port()), SocketAddr::new(form, other_form.port()))
         };
-        let (source, source_on_arrival) = moved(self.lane.from, self.source, self.source_on_arrival, draw);
-        let (destination_on_arrival, destination) = match keep_destination {
-            true => (self.destination_on_arrival, self.destination),
-            false => moved(self.lane.to, self.destination_on_arrival, self.destination, draw >> 32),
-        };
+        let (source, source_on_arrival) = moved(self.lane.from, self.source, self.source_on_arrival, from);
+        let (destination_on_arrival, destination) =
+            moved(self.lane.to, self.destination_on_arrival, self.destination, to);
         Self { source, source_on_arrival, destination, destination_on_arrival, ..self.clone() }
     }
-}
 
-/// Probes again, `pairs` times one after the other, between other test hosts of their zones each time, which `draw` decides; to the same
-/// with `keep_destinations`.
-pub fn between_other_hosts(probes: &[Probe], pairs: usize, keep_destinations: bool, draw: u64) -> Vec<Probe> {
-    let mut random = Random(draw);
-    let rounds = (0..pairs).flat_map(|_| probes);
-    rounds.map(|probe| probe.elsewhere(random.next(), keep_destinations)).collect()
+    /// Ports from which and to which the policy says the same, of a probe that must not arrive. Other protocols than the test's may go to other
+    /// ports by rules that no test meets.
+    pub fn ports_of_its_kind(&self, tested: TestProtocol) -> [RangeInclusive<u16>; 2] {
+        const CLIENTS: RangeInclusive<u16> = 1024..=u16::MAX;
+        const NO_SERVERS: RangeInclusive<u16> = *FORBIDDEN_PORTS.start()..=u16::MAX;
+        let (source, destination) = (self.source.port(), self.destination.port());
+        let from = match TEST_DESTINATION_PORTS.contains(&source) {
+            true => 1024..=*TEST_DESTINATION_PORTS.end(),
+            // A mirrored rule lets pass what comes from a server.
+            false if self.lane.is_reverse() => NO_SERVERS,
+            false => CLIENTS,
+        };
+        let to = match destination {
+            FORBIDDEN_PORT if self.protocol == tested.into() => *FORBIDDEN_PORTS.start()..=FORBIDDEN_PORT,
+            FORBIDDEN_PORT => FORBIDDEN_PORT..=FORBIDDEN_PORT,
+            port if TEST_DESTINATION_PORTS.contains(&port) => TEST_DESTINATION_PORTS,
+            _ => CLIENTS,
+        };
+        [from, to]
+    }
 }
 
 /// Traffic of which the owner of a firewall says whether it passes: `udp/53` from the private to the hostile zone, `hostile:tcp/22`
@@ -342,15 +354,17 @@ pub(super) fn replacement_probe(
     probe(policy, what, lane, kind, source, destination, expect)
 }
 
-/// A probe of what the rules say of the protocol that is not tested: a SYN, or a datagram.
-pub(super) fn other_protocol(
+/// A probe of what the rules say of a protocol: a SYN, a datagram, or an echo request.
+pub(super) fn first_frame(
     policy: &PolicySpec,
     what: &str,
     lane: Lane,
+    protocol: Protocol,
     [source, destination]: [SocketAddr; 2],
     expect: Expect,
 ) -> Probe {
-    probe(policy, what, lane, Kind::OtherProtocol, source, destination, expect)
+    let segment = (protocol == Protocol::Tcp).then_some(Segment::Syn);
+    Probe { protocol, segment, ..probe(policy, what, lane, Kind::Opening, source, destination, expect) }
 }
 
 fn probe_host(lane: Lane, client: bool, ip: IpVersion) -> IpAddr {

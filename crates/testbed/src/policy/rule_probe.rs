@@ -1,11 +1,13 @@
 //! Probes of the rules that no frame of a test matches. They are most of a policy and never decide in a trial, so a firewall that left them
-//! out would be faster, and nothing else would show it. What both ends in the bed can show is asked: rules between two zones, of the protocol
-//! that is not tested. Which rules and which frames, nobody knows before the proof. Pure.
+//! out would be faster, and nothing else would show it. What the bed can show is asked: rules between two zones, of the protocols that are not
+//! tested, and rules of any protocol between a zone and what is behind the hostile one. Which rules and which frames, nobody knows before.
+//! Pure.
 
-use super::probe::{Expect, Probe, other_protocol};
+use super::probe::{Expect, Probe, first_frame};
 use super::{Action, PolicySpec, Protocol, Rule};
-use crate::layout::{RESERVED_ADDRESSES, ZoneAddresses, forward_lanes_of};
-use measure::shape::{IpVersion, Lane, TestProtocol};
+use crate::layout::{RESERVED_ADDRESSES, WORLD_V4, WORLD_V6, ZoneAddresses, forward_lanes_of};
+use ipnet::IpNet;
+use measure::shape::{IpVersion, Lane, Zone};
 use rule_sets::Random;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,20 +15,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const PROBES: usize = 16;
 /// Rules that are looked at for one that can be probed.
 const TRIED: usize = 20_000;
+/// Of these, where there are echo requests, so many are some that no rule allows.
+const ECHOES: usize = 2;
 /// Ports that clients use where a rule leaves them open.
 const ANY_SOURCE: (u16, u16) = (1024, u16::MAX);
 const ANY_DESTINATION: (u16, u16) = (1, u16::MAX);
 
 /// Of each direction together, what must not arrive first.
-pub(super) fn probes(policy: &PolicySpec, draw: u64) -> Vec<Probe> {
+pub(super) fn probes(policy: &PolicySpec, with_icmp: bool, draw: u64) -> Vec<Probe> {
     let mut random = Random(draw);
     let mut found = Vec::new();
     if policy.has_rules() {
+        if with_icmp {
+            found.extend((0..ECHOES).filter_map(|_| any_echo(policy, &mut random)));
+        }
         for _ in 0..TRIED {
             if found.len() == PROBES {
                 break;
             }
-            found.extend(one(policy, &mut random));
+            found.extend(one(policy, with_icmp, &mut random));
         }
     }
     found.sort_by_key(|probe| (probe.lane.from, probe.lane.to, probe.expect == Expect::Arrives));
@@ -34,39 +41,53 @@ pub(super) fn probes(policy: &PolicySpec, draw: u64) -> Vec<Probe> {
 }
 
 /// A frame that some rule asks for, with what the first rule that matches it says; none if that rule has no such frame.
-fn one(policy: &PolicySpec, random: &mut Random) -> Option<Probe> {
+fn one(policy: &PolicySpec, with_icmp: bool, random: &mut Random) -> Option<Probe> {
     let number = random.below(policy.rules.len() as u64) as usize;
     let rule = policy.rules.get(number)?;
-    if rule.protocol != other_than(policy.shape.protocol) {
+    let protocol = match rule.protocol {
+        Protocol::Any => [Protocol::Udp, Protocol::Tcp, Protocol::Icmp][random.below(3) as usize],
+        protocol => protocol,
+    };
+    if protocol == Protocol::Icmp && !with_icmp {
         return None;
     }
     let lanes = forward_lanes_of(policy.zones);
     let (from, to) = lanes[random.below(lanes.len() as u64) as usize];
     let ip = if random.below(2) == 0 { IpVersion::V4 } else { IpVersion::V6 };
-    let [source, destination] = rule.networks(ip).map(|network| (network.addr(), network.prefix_len()));
+    let [source, destination] = rule.networks(ip);
+    let (source, destination) = (end_in(random, from, source)?, end_in(random, to, destination)?);
+    let is_far = source.is_far || destination.is_far;
+    if !is_far && protocol == policy.shape.protocol.into() {
+        return None;
+    }
+    // What lists and the country table say of the world is asked by probes of their own, and who is translated there is each firewall's affair.
+    let has_sets = ip == IpVersion::V4 && !(policy.listed.is_empty() && policy.countries.is_empty());
+    if is_far && (has_sets || policy.shape.nat) {
+        return None;
+    }
     let ends = [
-        SocketAddr::new(
-            host_of(random, ZoneAddresses::of(from), source)?,
-            port_of(random, rule.source_ports, ANY_SOURCE),
-        ),
-        SocketAddr::new(
-            host_of(random, ZoneAddresses::of(to), destination)?,
-            port_of(random, rule.destination_ports, ANY_DESTINATION),
-        ),
+        SocketAddr::new(source.address, port_of(random, rule.source_ports, ANY_SOURCE)),
+        SocketAddr::new(destination.address, port_of(random, rule.destination_ports, ANY_DESTINATION)),
     ];
-    let expect = match deciding(policy, rule.protocol, ends)?.action {
+    let expect = match deciding(policy, protocol, ends)?.action {
         Action::Accept => Expect::Arrives,
         Action::Drop => Expect::Dropped,
     };
     let what = format!("rule {} of {}", number + 1, policy.rules.len());
-    Some(other_protocol(policy, &what, Lane { from, to }, ends, expect))
+    Some(first_frame(policy, &what, Lane { from, to }, protocol, ends, expect))
 }
 
-fn other_than(tested: TestProtocol) -> Protocol {
-    match tested {
-        TestProtocol::Udp => Protocol::Tcp,
-        TestProtocol::Tcp => Protocol::Udp,
-    }
+/// An echo request between any hosts of two zones, in either direction, that no rule allows; none if one does.
+fn any_echo(policy: &PolicySpec, random: &mut Random) -> Option<Probe> {
+    let lanes = forward_lanes_of(policy.zones);
+    let (a, b) = lanes[random.below(lanes.len() as u64) as usize];
+    let (from, to) = if random.below(2) == 0 { (a, b) } else { (b, a) };
+    let ip = if random.below(2) == 0 { IpVersion::V4 } else { IpVersion::V6 };
+    let ends =
+        [from, to].map(|zone| SocketAddr::new(ZoneAddresses::of(zone).host(ip, random.next() as u32), 0));
+    let allows = deciding(policy, Protocol::Icmp, ends).is_some_and(|rule| rule.action == Action::Accept);
+    let lane = Lane { from, to };
+    (!allows).then(|| first_frame(policy, "echo request", lane, Protocol::Icmp, ends, Expect::Dropped))
 }
 
 /// The first rule that matches.
@@ -84,6 +105,52 @@ fn matches(rule: &Rule, protocol: Protocol, [source, destination]: [SocketAddr; 
         && to.contains(&destination.ip())
         && inside(rule.source_ports, source.port())
         && inside(rule.destination_ports, destination.port())
+}
+
+/// One end of a frame.
+struct FrameEnd {
+    address: IpAddr,
+    /// It is in the world behind the zone.
+    is_far: bool,
+}
+
+/// An address of a network that a frame of a zone's port may have: of a test host, or behind it; none if the network has none.
+fn end_in(random: &mut Random, zone: Zone, network: IpNet) -> Option<FrameEnd> {
+    let near = host_of(random, ZoneAddresses::of(zone), (network.addr(), network.prefix_len()));
+    let far = if zone == Zone::Hostile { far_in(random, network) } else { None };
+    let prefers_far = random.below(2) == 0;
+    let (address, is_far) = match (near, far) {
+        (Some(near), Some(far)) => {
+            if prefers_far {
+                (far, true)
+            } else {
+                (near, false)
+            }
+        }
+        (Some(near), None) => (near, false),
+        (None, far) => (far?, true),
+    };
+    Some(FrameEnd { address, is_far })
+}
+
+/// An address of a network that is in the world.
+fn far_in(random: &mut Random, network: IpNet) -> Option<IpAddr> {
+    let world = if network.addr().is_ipv4() { IpNet::from(WORLD_V4) } else { IpNet::from(WORLD_V6) };
+    // Of two networks one holds the other, or they have nothing in common.
+    let common = match (world.contains(&network), network.contains(&world)) {
+        (true, _) => network,
+        (false, true) => world,
+        (false, false) => return None,
+    };
+    let draw = u128::from(random.next()) << 64 | u128::from(random.next());
+    Some(match common {
+        IpNet::V4(net) => {
+            Ipv4Addr::from(u32::from(net.network()) | draw as u32 & u32::from(net.hostmask())).into()
+        }
+        IpNet::V6(net) => {
+            Ipv6Addr::from(u128::from(net.network()) | draw & u128::from(net.hostmask())).into()
+        }
+    })
 }
 
 /// A test host of a zone in a network; none if the network has none.

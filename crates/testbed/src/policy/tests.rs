@@ -1,12 +1,12 @@
 use super::filler::filler;
 use super::lists::may_be_listed;
 use super::*;
-use crate::layout::{LISTED_CANARIES, OUTSIDE_COUNTRIES};
+use crate::layout::{LISTED_CANARIES, OUTSIDE_COUNTRIES, WORLD_V4, WORLD_V6};
 use measure::shape::IpVersion;
 use proptest::prelude::*;
 use rule_sets::{Family, Random};
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 fn shape(rules: u32, match_position: u32) -> PolicyShape {
     PolicyShape { rules, match_position, stateful: true, ..PolicyShape::forward_everything(1) }
@@ -351,7 +351,8 @@ fn sent_by_tests(tested: TestProtocol) -> Vec<(Protocol, IpAddr, IpAddr, (u16, u
     sent
 }
 
-/// A firewall that has only the rules that tests meet must not stand a proof.
+/// A firewall that has only the rules that tests meet must not stand a proof, nor one that leaves out what is about one protocol, or about the
+/// world.
 #[test]
 fn rules_that_no_test_meets_are_probed() {
     let rows = [
@@ -361,44 +362,61 @@ fn rules_that_no_test_meets_are_probed() {
         (PolicyShape { nat: true, ..shape(1000, 1000) }, ZoneForm::Two),
         (PolicyShape { rule_family: Family::named("acl1"), ..shape(1000, 1000) }, ZoneForm::Two),
     ];
-    for (shape, zones) in rows {
+    for ((shape, zones), with_icmp) in rows.into_iter().flat_map(|row| [(row.clone(), false), (row, true)]) {
         let policy = PolicySpec::generate(&shape, zones).unwrap();
         let mut names = HashSet::new();
+        let (mut protocols, mut far) = (HashSet::new(), 0);
         for draw in 0..50 {
-            let probes = policy.rule_probes(draw);
-            assert_eq!(probes, policy.rule_probes(draw));
+            let probes = policy.rule_probes(with_icmp, draw);
+            assert_eq!(probes, policy.rule_probes(with_icmp, draw));
             assert_eq!(probes.len(), 16, "{shape:?}");
             for probe in &probes {
                 let ports = (probe.source.port(), probe.destination.port());
                 let packet = (probe.protocol, probe.source.ip(), probe.destination.ip(), ports);
-                let first = policy.rules.iter().find(|rule| asks_for(rule, packet)).unwrap();
+                let first = policy.rules.iter().find(|rule| asks_for(rule, packet));
                 let accepted = probe.expect == Expect::Arrives;
-                assert_eq!(first.action == Action::Accept, accepted, "{}", probe.name);
-                assert_ne!(probe.protocol, shape.protocol.into());
+                assert_eq!(
+                    first.is_some_and(|rule| rule.action == Action::Accept),
+                    accepted,
+                    "{}",
+                    probe.name
+                );
+                assert!(first.is_some() || probe.name.starts_with("echo request"), "{}", probe.name);
+                let mut is_near = true;
                 for (zone, address) in
-                    [(probe.lane.from, probe.source.ip()), (probe.lane.to, probe.destination.ip())]
+                    [(probe.lane.from, probe.source.ip()), (probe.lane.to, probe.destination_on_arrival.ip())]
                 {
-                    let zone = ZoneAddresses::of(zone);
-                    let fits = match address {
-                        IpAddr::V4(a) => zone.v4.contains(&a) && a >= zone.host_v4(0),
-                        IpAddr::V6(a) => zone.v6.contains(&a) && a >= zone.host_v6(0),
+                    let is_host = ZoneAddresses::of(zone).has_test_host(address);
+                    let is_of_world = match address {
+                        IpAddr::V4(a) => WORLD_V4.contains(&a),
+                        IpAddr::V6(a) => WORLD_V6.contains(&a),
                     };
+                    let fits = is_host || is_of_world && zone == Zone::Hostile;
                     assert!(fits, "{}: {address}", probe.name);
+                    is_near &= is_host;
                 }
+                assert!(!(is_near && probe.protocol == shape.protocol.into()), "{}: the load's", probe.name);
+                far += usize::from(!is_near);
+                protocols.insert(probe.protocol);
                 names.insert(probe.name.clone());
             }
             let accepted = probes.iter().filter(|probe| probe.expect == Expect::Arrives).count();
             assert!(accepted > 0, "{shape:?}: a firewall without these rules does the same");
             let turns = probes.chunk_by(|a, b| a.lane == b.lane).count();
-            assert!(turns <= forward_lanes_of(zones).len(), "probes of one direction are together");
+            let most = forward_lanes_of(zones).len() * if with_icmp { 2 } else { 1 };
+            assert!(turns <= most, "probes of one direction are together");
         }
         assert!(names.len() > 2, "{shape:?}: {names:?}");
+        assert_eq!(protocols.contains(&Protocol::Icmp), with_icmp, "{shape:?}: {protocols:?}");
+        assert_eq!(far > 0, !shape.nat, "{shape:?}");
+        assert_eq!(protocols.contains(&shape.protocol.into()), !shape.nat, "{shape:?}: {protocols:?}");
     }
     for policy in [
         PolicySpec::forward_everything(ZoneForm::Two),
         PolicySpec::generate(&shape(1, 1), ZoneForm::Two).unwrap(),
     ] {
-        assert_eq!(policy.rule_probes(1), []);
+        assert_eq!(policy.rule_probes(false, 1), []);
+        assert_eq!(policy.rule_probes(true, 1).len(), if policy.has_rules() { 2 } else { 0 });
     }
 }
 
@@ -489,29 +507,77 @@ proptest! {
     }
 }
 
-/// A policy says the same of every test host of a zone.
+/// A policy says the same of every test host of a zone, of every listed address, and of every port that no rule allows.
 #[test]
-fn probes_between_other_hosts_are_of_the_same_zones_and_kinds() {
-    for nat in [false, true] {
-        let policy = PolicySpec::generate(&PolicyShape { nat, ..shape(3, 2) }, ZoneForm::Three).unwrap();
-        let probes = policy.probes();
-        for keep in [false, true] {
-            let others = between_other_hosts(&probes, 3, keep, 7);
-            assert_eq!(others.len(), 3 * probes.len());
-            let hosts: HashSet<IpAddr> = others.iter().map(|probe| probe.source.ip()).collect();
-            assert!(hosts.len() > probes.len());
-            for (other, probe) in others.iter().zip(probes.iter().cycle()) {
-                assert_eq!((&other.name, other.lane, other.expect), (&probe.name, probe.lane, probe.expect));
-                assert_eq!(
-                    (other.source.port(), other.destination.port()),
-                    (probe.source.port(), probe.destination.port())
-                );
-                assert_eq!(other.destination == probe.destination, keep, "{}", probe.name);
-                let zone = ZoneAddresses::of(probe.lane.to);
-                assert!(zone.has_test_host(other.destination_on_arrival.ip()), "{}", probe.name);
-                let is_translated =
-                    |a: &Probe| (a.source != a.source_on_arrival, a.destination != a.destination_on_arrival);
-                assert_eq!(is_translated(other), is_translated(probe), "{}", probe.name);
+fn probes_between_other_ends_are_of_the_same_zones_and_kinds() {
+    let sets = PolicyShape { listed_addresses: 60, lists: 3, allowed_subnets: 20, ..shape(3, 2) };
+    let of_load = Hosts::AnyAndOfLoad([vec![300, 301], vec![40]]);
+    for (shape, hosts) in [
+        (PolicyShape { nat: true, ..shape(3, 2) }, Hosts::Any),
+        (shape(3, 2), Hosts::One),
+        (PolicyShape { protocol: TestProtocol::Tcp, ..shape(3, 2) }, of_load.clone()),
+        (sets, of_load),
+    ] {
+        let policy = PolicySpec::generate(&shape, ZoneForm::Three).unwrap();
+        let probes: Vec<Probe> =
+            policy.probes().into_iter().filter(|probe| probe.expect == Expect::Dropped).collect();
+        let others = policy.between_other_ends(&probes, 8, &hosts, 7);
+        assert_eq!(others.len(), 8 * probes.len());
+        let (mut between_load, mut listed) = (0, HashSet::new());
+        for (other, probe) in others.iter().zip(probes.iter().cycle()) {
+            assert_eq!((other.lane, other.expect, other.segment), (probe.lane, probe.expect, probe.segment));
+            let [from, to] = other.ports_of_its_kind(shape.protocol);
+            assert!(from.contains(&probe.source.port()) && to.contains(&probe.destination.port()));
+            if other.name != probe.name {
+                assert!(other.name.starts_with("from a listed address"), "{}", other.name);
+                listed.insert(other.source.ip());
+            }
+            let numbers =
+                [(other.lane.from, other.source.ip()), (other.lane.to, other.destination_on_arrival.ip())]
+                    .map(|(zone, address)| ZoneAddresses::of(zone).test_host(address));
+            let is_of_load = |number: Option<u32>| number.is_some_and(|number| number < HOSTS_OF_LOADS);
+            if numbers.into_iter().any(is_of_load) {
+                between_load += 1;
+                assert_eq!(probe.destination.port(), FORBIDDEN_PORT, "{}", probe.name);
+            }
+            let is_translated =
+                |a: &Probe| (a.source.port(), a.destination.ip() != a.destination_on_arrival.ip());
+            assert_eq!(is_translated(other), is_translated(probe), "{}", probe.name);
+        }
+        assert_eq!(between_load > 0, matches!(hosts, Hosts::AnyAndOfLoad(_)), "{hosts:?}");
+        assert_eq!(listed.len() > 3, shape.lists == 3, "{listed:?}");
+        let to: HashSet<SocketAddr> =
+            others.iter().filter(|p| p.lane.to == Zone::Dmz).map(|p| p.destination).collect();
+        assert_eq!(
+            to.iter().filter(|to| to.is_ipv6()).map(SocketAddr::ip).collect::<HashSet<_>>().len() == 1,
+            hosts == Hosts::One
+        );
+    }
+}
+
+/// Whatever ports a frame of a patrol is given, no rule lets it pass, with state or without.
+#[test]
+fn forbidden_frames_are_forbidden_from_and_to_all_ports_of_their_kind() {
+    for (tested, stateful, zones) in [
+        (TestProtocol::Udp, true, ZoneForm::Three),
+        (TestProtocol::Udp, false, ZoneForm::Three),
+        (TestProtocol::Tcp, false, ZoneForm::Two),
+        (TestProtocol::Tcp, true, ZoneForm::Two),
+    ] {
+        let shape = PolicyShape { protocol: tested, stateful, ..shape(1000, 500) };
+        let policy = PolicySpec::generate(&shape, zones).unwrap();
+        let random = &mut Random(3);
+        let dropped = policy.probes().into_iter().filter(|probe| probe.expect == Expect::Dropped);
+        for probe in dropped.filter(|probe| probe.destination.port() == FORBIDDEN_PORT) {
+            let [from, to] = probe.ports_of_its_kind(tested);
+            for _ in 0..200 {
+                let mut drawn = |ports: &std::ops::RangeInclusive<u16>| {
+                    ports.start() + random.below(u64::from(ports.end() - ports.start()) + 1) as u16
+                };
+                let ports = (drawn(&from), drawn(&to));
+                let packet = (probe.protocol, probe.source.ip(), probe.destination.ip(), ports);
+                let allows = policy.rules.iter().find(|rule| asks_for(rule, packet));
+                assert!(allows.is_none_or(|rule| rule.action == Action::Drop), "{}: {ports:?}", probe.name);
             }
         }
     }

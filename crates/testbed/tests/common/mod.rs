@@ -11,7 +11,7 @@ use std::time::Duration;
 use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
 use testbed::dut::{self, Running};
 use testbed::layout::BedLayout;
-use testbed::policy::{Expect, PolicySpec, Probe, Segment};
+use testbed::policy::{Expect, PolicySpec, Probe, Protocol, Segment};
 pub use testkit::must_be_root;
 use testkit::packet::{Frame, Tcp, checksum, complete, udp};
 
@@ -250,6 +250,13 @@ fn packet(probe: &Probe, header: Option<TcpHeader>, id: u32) -> Vec<u8> {
     let ports = (probe.source.port(), probe.destination.port());
     let length = SEGMENT_BYTES as usize;
     let (protocol, mut payload) = match header {
+        None if probe.protocol == Protocol::Icmp => {
+            let (protocol, kind) = if probe.source.is_ipv4() { (1, 8) } else { (58, 128) };
+            let mut echo = vec![kind, 0, 0, 0];
+            echo.extend([ports.0, ports.1].iter().flat_map(|half| half.to_be_bytes()));
+            echo.resize(echo.len() + length, 0);
+            (protocol, echo)
+        }
         None => (17, udp(ports, length)),
         Some(TcpHeader { sequence, acknowledgement, flags }) => {
             let tcp =
@@ -282,14 +289,18 @@ fn parse(frame: &[u8]) -> Option<(u32, Arrival)> {
         };
     let port = |i: usize| u16::from_be_bytes([transport[i], transport[i + 1]]);
     let word = |i: usize| u32::from_be_bytes(transport[i..i + 4].try_into().unwrap());
+    // An echo request has its identifier and its number where the others have no ports.
+    let ports_at =
+        if matches!((protocol, transport.first()), (1, Some(8)) | (58, Some(128))) { 4 } else { 0 };
     let id = match protocol {
         17 if transport.len() >= 16 && word(8) == MAGIC => word(12),
+        1 | 58 if ports_at > 0 && transport.len() >= 16 && word(8) == MAGIC => word(12),
         6 if transport.len() >= 28 && word(20) == MAGIC => word(24),
         _ => return None,
     };
     let arrival = Arrival {
-        source: SocketAddr::new(source, port(0)),
-        destination: SocketAddr::new(destination, port(2)),
+        source: SocketAddr::new(source, port(ports_at)),
+        destination: SocketAddr::new(destination, port(ports_at + 2)),
         ttl,
     };
     Some((id, arrival))

@@ -281,6 +281,11 @@ impl Engine {
         Ok(())
     }
 
+    /// The mark of the frames that were sent last.
+    pub fn last_mark(&self) -> u16 {
+        self.mark
+    }
+
     /// The mark of the frames to come, by which they differ from those before.
     pub(super) fn next_mark(&mut self) -> u16 {
         self.mark = self.mark.wrapping_add(1);

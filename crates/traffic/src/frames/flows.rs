@@ -23,13 +23,21 @@ pub(super) const SERVER_PORTS: u64 = 49_151;
 pub(crate) fn generate(shape: &TrafficShape) -> Result<Vec<flow>, TrafficError> {
     check(shape)?;
     let mut random = SplitMix64::new(shape.seed);
-    let clients = hosts(shape.clients.min(shape.flows), &mut random);
-    let servers = hosts(shape.servers.min(shape.flows), &mut random);
+    let [clients, servers] = draw_hosts(shape, &mut random);
     let salt = random.next();
     let mut flows: Vec<flow> =
         (0..u64::from(shape.flows)).map(|number| distinct_flow(number, &clients, &servers, salt)).collect();
     random.shuffle(&mut flows);
     Ok(flows)
+}
+
+/// The numbers of the clients and of the servers that a load of frames goes between, as they stand in its addresses.
+pub fn hosts_of(shape: &TrafficShape) -> [Vec<u16>; 2] {
+    draw_hosts(shape, &mut SplitMix64::new(shape.seed))
+}
+
+fn draw_hosts(shape: &TrafficShape, random: &mut SplitMix64) -> [Vec<u16>; 2] {
+    [shape.clients, shape.servers].map(|count| hosts(count.min(shape.flows), random))
 }
 
 fn check(shape: &TrafficShape) -> Result<(), TrafficError> {
@@ -104,6 +112,9 @@ mod tests {
             assert!(made.iter().all(|f| f.client_port >= 1024 && (1..=49_151).contains(&f.server_port)));
             let used: HashSet<_> = made.iter().map(|f| f.client).collect();
             assert_eq!(used.len() as u32, clients.min(flows));
+            let hosts: [HashSet<u16>; 2] =
+                hosts_of(&shape(flows, clients, servers, 7)).map(HashSet::from_iter);
+            assert!(hosts[0] == used && made.iter().all(|f| hosts[1].contains(&f.server)));
         }
     }
 

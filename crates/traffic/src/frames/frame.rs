@@ -27,7 +27,7 @@ fn fold(sum: u32) -> u16 {
     ((once & 0xffff) + (once >> 16)) as u16
 }
 
-fn ip_bytes(ip: IpVersion) -> usize {
+pub(super) fn ip_bytes(ip: IpVersion) -> usize {
     match ip {
         IpVersion::V4 => 20,
         IpVersion::V6 => 40,

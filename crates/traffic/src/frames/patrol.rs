@@ -1,14 +1,18 @@
 //! A patrol beside a trial: single frames that must not arrive, or must, of whatever kind, direction and IP version, while the trial's own
-//! traffic goes on. Nothing in a frame tells it from others of its kind: datagrams have random data, segments have random numbers and none.
+//! traffic goes on. They look like it ([`Looks`]): what is not known beforehand is drawn for each.
 //!
 //! Sent and received through sockets of the kernel. Whoever looks out keeps looking between trials, so a frame that is held back
 //! until its trial is over is seen all the same.
 
 use super::frame::{PROTOCOL_UDP, STAMP_BYTES, UDP_BYTES};
-use super::probe::{PROTOCOL_TCP, ProbeFrame, Transport};
+use super::looks::Looks;
+use super::probe::{
+    DESTINATION_OPTIONS, ECHO, ECHO_V6, FRAGMENT, PROTOCOL_ICMP, PROTOCOL_ICMP_V6, PROTOCOL_TCP, ProbeFrame,
+    Transport,
+};
 use crate::random::{SplitMix64, secret};
 use crate::{Port, TrafficError, namespace, packet_socket};
-use measure::shape::Zone;
+use measure::shape::{IpVersion, Zone};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -31,6 +35,12 @@ use std::time::{Duration, Instant};
 const NO_SERVICES: RangeInclusive<u16> = 49_152..=65_535;
 const SERVICES: RangeInclusive<u16> = 1_024..=49_151;
 const BUFFER_BYTES: usize = 1 << 20;
+/// What options or another header add.
+const LONGEST_EXTENSION: usize = 8;
+/// A datagram in fragments has at least so much data.
+const FRAGMENTED_BYTES: usize = 64;
+/// Of the data of a datagram or an echo request, the place of the bytes by which it is known: those before them may be the same in all.
+const DRAWN_AT: usize = 12;
 /// Of what arrived that looks like probes at one host; the bench itself sends a few a trial.
 const MOST_ARRIVED: usize = 4_096;
 
@@ -46,27 +56,44 @@ pub enum Lookout {
 /// A probe of a patrol, which goes again and again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatrolProbe {
-    /// The frame, but for its source port and what makes each frame its own.
+    /// The frame, but for its ports and what makes each frame its own.
     pub frame: ProbeFrame,
     /// Ports that it comes from: another one each time.
     pub source_ports: RangeInclusive<u16>,
+    /// Ports that it goes to.
+    pub destination_ports: RangeInclusive<u16>,
+    /// Whether it may have options or be in fragments, which firewalls are free to drop, or come twice. One of each does in every round, as far as
+    /// there are such.
+    pub has_any_form: bool,
+}
+
+impl PatrolProbe {
+    /// Between these ports alone.
+    pub fn exactly(frame: ProbeFrame) -> Self {
+        let [source_ports, destination_ports] =
+            [frame.source_port, frame.destination_port].map(|port| port..=port);
+        Self { frame, source_ports, destination_ports, has_any_form: false }
+    }
 }
 
 impl From<ProbeFrame> for PatrolProbe {
     /// From any port that answers to the same rules as that of the frame.
     fn from(frame: ProbeFrame) -> Self {
         let source_ports = if NO_SERVICES.contains(&frame.source_port) { NO_SERVICES } else { SERVICES };
-        Self { frame, source_ports }
+        Self { source_ports, ..Self::exactly(frame) }
     }
 }
 
 /// What became of frames under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patrolled {
     /// Places of the probes that were sent since the patrol set out, each as often as it was.
     pub sent: Vec<usize>,
     /// Places of the probes that arrived, each as often as it did: sent in this trial or in one before.
     pub arrived: Vec<usize>,
+    /// Frames that these were at least and at most where somebody counts them: one that has options may not be counted, and one in fragments
+    /// may be up to two.
+    pub frames: [u64; 2],
 }
 
 /// The same of the ports of one host, whose frames arrive at another.
@@ -78,15 +105,22 @@ pub struct PatrolledPart {
     pub arrived: Vec<(Zone, Key)>,
 }
 
-/// Who sends, and gives the places of what was sent.
-type Sending = JoinHandle<io::Result<Vec<usize>>>;
+/// Who sends, and tells what was sent.
+type Sending = JoinHandle<io::Result<Sent>>;
+
+/// Places of the probes that were sent, and how many frames they were at least and at most.
+#[derive(Debug, Default)]
+struct Sent {
+    places: Vec<usize>,
+    frames: [u64; 2],
+}
 
 /// What tells a frame from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     protocol: u8,
     destination_port: u16,
-    /// A segment's sequence number, or the first bytes of a datagram.
+    /// A segment's sequence number, or bytes of other data.
     drawn: u32,
 }
 
@@ -105,6 +139,7 @@ pub struct Patrol {
     ports: Vec<Port>,
     probes: Vec<PatrolProbe>,
     kinds: usize,
+    looks: Looks,
     book: Arc<Book>,
     random: SplitMix64,
     under_way: Option<(Arc<AtomicBool>, Sending)>,
@@ -123,9 +158,10 @@ impl Patrol {
         probes: &[PatrolProbe],
         kinds: usize,
         lookout: &Lookout,
+        looks: Looks,
     ) -> Result<Self, TrafficError> {
         for PatrolProbe { frame, .. } in probes {
-            frame.frame(port_of(ports, frame.from)?, &[])?;
+            frame.bytes(port_of(ports, frame.from)?, 0, 0)?;
         }
         let sockets = match lookout {
             Lookout::Ports => at_ports(ports)?,
@@ -141,6 +177,7 @@ impl Patrol {
             ports: ports.to_vec(),
             probes: probes.to_vec(),
             kinds,
+            looks,
             book,
             random: SplitMix64::new(secret()?),
             under_way: None,
@@ -153,10 +190,10 @@ impl Patrol {
     ///
     /// # Errors
     /// As of [`Patrol::new`].
-    pub fn part(ports: &[Port], probes: &[ProbeFrame]) -> Result<Self, TrafficError> {
+    pub fn part(ports: &[Port], probes: &[ProbeFrame], looks: Looks) -> Result<Self, TrafficError> {
         let is_here = |probe: &&ProbeFrame| ports.iter().any(|port| port.zone == probe.from);
         let own: Vec<PatrolProbe> = probes.iter().filter(is_here).cloned().map(PatrolProbe::from).collect();
-        Self::new(ports, &own, own.len(), &Lookout::Ports)
+        Self::new(ports, &own, own.len(), &Lookout::Ports, looks)
     }
 
     /// Stops, and tells what is known here of frames whose other end is at another host. `probes` are those of [`Patrol::part`].
@@ -181,16 +218,19 @@ impl Patrol {
         Ok(PatrolledPart { sent, arrived })
     }
 
-    /// Sends one probe after the other, about `every`, until [`halt`](Self::halt).
+    /// Sends one probe after the other, about `every`, until [`halt`](Self::halt). Beside frames of the generator, data begins with `mark`, which
+    /// must not be that of their trial: the sinks would take them for frames that somebody forged.
     ///
     /// # Errors
     /// No socket.
-    pub fn set_out(&mut self, every: Duration) -> Result<(), TrafficError> {
+    pub fn set_out(&mut self, every: Duration, mark: Option<u16>) -> Result<(), TrafficError> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut round = Round {
             senders: senders(&self.ports)?,
             probes: self.probes.clone(),
             kinds: self.kinds.max(1),
+            looks: self.looks.clone(),
+            mark,
             book: Arc::clone(&self.book),
             random: SplitMix64::new(self.random.next()),
         };
@@ -211,18 +251,19 @@ impl Patrol {
         let which = |(zone, key): (Zone, Key)| {
             sent_ever.get(&key).copied().filter(|which| self.probes[*which].frame.from != zone)
         };
-        Ok(Patrolled { sent, arrived: arrived.into_iter().filter_map(which).collect() })
+        let arrived = arrived.into_iter().filter_map(which).collect();
+        Ok(Patrolled { sent: sent.places, arrived, frames: sent.frames })
     }
 
-    /// Stops sending; the places of what was sent. Says what went wrong meanwhile.
-    fn stop(&mut self) -> Result<Vec<usize>, TrafficError> {
+    /// Stops sending; what was sent. Says what went wrong meanwhile.
+    fn stop(&mut self) -> Result<Sent, TrafficError> {
         let sent = match self.under_way.take() {
             Some((stop, sender)) => {
                 stop.store(true, Ordering::Relaxed);
                 sender.thread().unpark();
                 joined(sender.join(), "sending a patrol's frames")?
             }
-            None => Vec::new(),
+            None => Sent::default(),
         };
         if self.receiver.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(receiver) = self.receiver.take()
@@ -240,9 +281,14 @@ impl Patrol {
     pub fn passes(&self, probe: &ProbeFrame, limit: Duration) -> Result<bool, TrafficError> {
         let port = port_of(&self.ports, probe.from)?;
         let mut random = SplitMix64::new(secret()?);
-        let (bytes, key) = made(probe, port, &mut random).map_err(TrafficError::system("making a probe"))?;
+        let made = made(probe, port, &self.looks, None, None, &mut random);
+        let (frames, key) = made.map_err(TrafficError::system("making a probe"))?;
         let socket = packet_socket::sender(port, BUFFER_BYTES)?;
-        write(&socket, &bytes).map_err(io::Error::from).map_err(TrafficError::system("sending a probe"))?;
+        for frame in &frames {
+            write(&socket, frame)
+                .map_err(io::Error::from)
+                .map_err(TrafficError::system("sending a probe"))?;
+        }
         let is_it = |(zone, found): &(Zone, Key)| *found == key && *zone != probe.from;
         let begun = Instant::now();
         let mut arrived = locked(&self.book.arrived);
@@ -296,73 +342,144 @@ struct Round {
     senders: Vec<(Port, OwnedFd)>,
     probes: Vec<PatrolProbe>,
     kinds: usize,
+    looks: Looks,
+    mark: Option<u16>,
     book: Arc<Book>,
     random: SplitMix64,
 }
 
 impl Round {
-    /// The places of what was sent.
-    fn walk(&mut self, every: Duration, stop: &AtomicBool) -> io::Result<Vec<usize>> {
-        let mut sent = Vec::new();
+    fn walk(&mut self, every: Duration, stop: &AtomicBool) -> io::Result<Sent> {
+        let mut sent = Sent::default();
         let mut order: Vec<usize> = (0..self.probes.len()).collect();
         while !order.is_empty() {
             // Every kind comes before one comes again.
             for round in order.chunks_mut(self.kinds) {
                 self.random.shuffle(round);
             }
-            for which in &order {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(sent);
+            for round in order.chunks(self.kinds) {
+                let mut odd = vec![Odd::Again, Odd::Fragments, Odd::Options];
+                for which in round {
+                    let probe = self.drawn(*which);
+                    let form = self.form(*which, &probe, &mut odd);
+                    for _ in 0..if form == Some(Odd::Again) { 2 } else { 1 } {
+                        if stop.load(Ordering::Relaxed) {
+                            return Ok(sent);
+                        }
+                        self.send(*which, &probe, form, &mut sent)?;
+                        // At no regular distance: half of it to one and a half.
+                        let share = 500 + self.random.below(1000);
+                        std::thread::park_timeout(every * share as u32 / 1000);
+                    }
                 }
-                self.send(*which)?;
-                sent.push(*which);
-                // At no regular distance: half of it to one and a half.
-                let share = 500 + self.random.below(1000);
-                std::thread::park_timeout(every * share as u32 / 1000);
             }
         }
         Ok(sent)
     }
 
-    fn send(&mut self, which: usize) -> io::Result<()> {
-        let PatrolProbe { frame: mut probe, source_ports: ports } = self.probes[which].clone();
-        let Some((port, socket)) = self.senders.iter().find(|(port, _)| port.zone == probe.from) else {
-            return Ok(());
+    /// A probe with ports and numbers of its own.
+    fn drawn(&mut self, which: usize) -> ProbeFrame {
+        let PatrolProbe { frame: mut probe, source_ports, destination_ports, .. } =
+            self.probes[which].clone();
+        let mut drawn = |ports: RangeInclusive<u16>| {
+            ports.start() + self.random.below(u64::from(ports.end() - ports.start()) + 1) as u16
         };
-        probe.source_port = ports.start() + self.random.below(ports.len() as u64) as u16;
+        (probe.source_port, probe.destination_port) = (drawn(source_ports), drawn(destination_ports));
         if let Transport::Tcp { sequence, acknowledgement, .. } = &mut probe.transport {
             *sequence = self.random.next() as u32;
             if *acknowledgement != 0 {
                 *acknowledgement = self.random.next() as u32;
             }
         }
-        let (bytes, key) = made(&probe, port, &mut self.random)?;
+        probe
+    }
+
+    /// What is odd about a frame, of what has not been in its round yet.
+    fn form(&self, which: usize, probe: &ProbeFrame, odd: &mut Vec<Odd>) -> Option<Odd> {
+        let fits = |form: &Odd| *form != Odd::Fragments || probe.transport == Transport::Udp;
+        let at = odd.iter().position(fits).filter(|_| self.probes[which].has_any_form)?;
+        Some(odd.remove(at))
+    }
+
+    fn send(
+        &mut self,
+        which: usize,
+        probe: &ProbeFrame,
+        form: Option<Odd>,
+        sent: &mut Sent,
+    ) -> io::Result<()> {
+        let Some((port, socket)) = self.senders.iter().find(|(port, _)| port.zone == probe.from) else {
+            return Ok(());
+        };
+        let (frames, key) = made(probe, port, &self.looks, self.mark, form, &mut self.random)?;
         locked(&self.book.sent).insert(key, which);
-        match write(socket, &bytes) {
-            // A full link loses it, as it loses any other frame.
-            Ok(_) | Err(Errno::ENOBUFS) => Ok(()),
-            Err(error) => Err(error.into()),
+        sent.places.push(which);
+        sent.frames[0] += u64::from(matches!(form, None | Some(Odd::Again)));
+        sent.frames[1] += frames.len() as u64;
+        for frame in frames {
+            match write(socket, &frame) {
+                // A full link loses it, as it loses any other frame.
+                Ok(_) | Err(Errno::ENOBUFS) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 }
 
-/// A frame, and what it is known by.
-fn made(probe: &ProbeFrame, port: &Port, random: &mut SplitMix64) -> io::Result<(Vec<u8>, Key)> {
-    let mut data = [0; STAMP_BYTES];
-    for chunk in data.chunks_mut(8) {
-        chunk.copy_from_slice(&random.next().to_ne_bytes()[..chunk.len()]);
-    }
-    let (protocol, drawn, data): (u8, u32, &[u8]) = match probe.transport {
-        Transport::Udp => (PROTOCOL_UDP, u32::from_be_bytes([data[0], data[1], data[2], data[3]]), &data),
-        Transport::Tcp { sequence, .. } => (PROTOCOL_TCP, sequence, &[]),
+/// What is odd about a frame: what a firewall may look at less than at others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Odd {
+    /// It comes twice between the same ends.
+    Again,
+    /// It is in two.
+    Fragments,
+    /// It has options of IPv4 or IPv6 that say nothing.
+    Options,
+}
+
+/// A frame or its fragments, and what it is known by.
+fn made(
+    probe: &ProbeFrame,
+    port: &Port,
+    looks: &Looks,
+    mark: Option<u16>,
+    form: Option<Odd>,
+    random: &mut SplitMix64,
+) -> io::Result<(Vec<Vec<u8>>, Key)> {
+    let ip = if probe.source.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+    let mut data = match probe.transport {
+        Transport::Udp => looks.data(ip, mark, random),
+        Transport::Echo => looks.data(ip, None, random),
+        Transport::Tcp { .. } => Vec::new(),
     };
-    let bytes = probe.frame(port, data).map_err(io::Error::other)?;
-    Ok((bytes, Key { protocol, destination_port: probe.destination_port, drawn }))
+    let drawn = match (probe.transport, data.get(DRAWN_AT..).and_then(<[u8]>::first_chunk)) {
+        (Transport::Tcp { sequence, .. }, _) => sequence,
+        (_, bytes) => u32::from_be_bytes(*bytes.unwrap_or(&[0; 4])),
+    };
+    let mut style = looks.style(probe, random);
+    let frames = match form {
+        Some(Odd::Fragments) => {
+            data.resize_with(data.len().max(FRAGMENTED_BYTES), || random.next() as u8);
+            style.identification = random.next() as u16;
+            probe.fragments(port, &data, &style)
+        }
+        _ => {
+            style.has_options = form == Some(Odd::Options);
+            if style.has_options && data.len() > STAMP_BYTES {
+                // A larger header leaves less room.
+                data.truncate(data.len().saturating_sub(LONGEST_EXTENSION).max(STAMP_BYTES));
+            }
+            probe.frame(port, &data, &style).map(|frame| vec![frame])
+        }
+    };
+    let key = Key { protocol: probe.protocol(), destination_port: probe.destination_port, drawn };
+    Ok((frames.map_err(io::Error::other)?, key))
 }
 
 /// How a socket hands over what it received.
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum Received {
     Frame,
     /// From the IPv4 header on.
     V4(u8),
@@ -372,14 +489,14 @@ enum Form {
 
 struct Ear {
     zone: Zone,
-    form: Form,
+    form: Received,
     socket: OwnedFd,
 }
 
 fn at_ports(ports: &[Port]) -> Result<Vec<Ear>, TrafficError> {
     let ear = |port: &Port| {
         let socket = packet_socket::receiver(port, BUFFER_BYTES, Duration::ZERO)?;
-        Ok(Ear { zone: port.zone, form: Form::Frame, socket })
+        Ok(Ear { zone: port.zone, form: Received::Frame, socket })
     };
     ports.iter().map(ear).collect()
 }
@@ -389,10 +506,11 @@ fn at_hosts(ports: &[Port], hosts: &[(Zone, IpAddr)]) -> Result<Vec<Ear>, Traffi
     let mut ears = Vec::new();
     for &(zone, address) in hosts {
         let namespace = port_of(ports, zone)?.namespace.as_deref();
-        for protocol in [PROTOCOL_UDP, PROTOCOL_TCP] {
+        let of_icmp = if address.is_ipv4() { PROTOCOL_ICMP } else { PROTOCOL_ICMP_V6 };
+        for protocol in [PROTOCOL_UDP, PROTOCOL_TCP, of_icmp] {
             let opened = namespace::inside(namespace, || raw_socket(address, protocol))?;
             let socket = opened.map_err(TrafficError::system(format!("listening at {address}")))?;
-            let form = if address.is_ipv4() { Form::V4(protocol) } else { Form::V6(protocol) };
+            let form = if address.is_ipv4() { Received::V4(protocol) } else { Received::V6(protocol) };
             ears.push(Ear { zone, form, socket });
         }
     }
@@ -401,7 +519,12 @@ fn at_hosts(ports: &[Port], hosts: &[(Zone, IpAddr)]) -> Result<Vec<Ear>, Traffi
 
 fn raw_socket(address: IpAddr, protocol: u8) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let protocol = if protocol == PROTOCOL_UDP { SockProtocol::Udp } else { SockProtocol::Tcp };
+    let protocol = match protocol {
+        PROTOCOL_UDP => SockProtocol::Udp,
+        PROTOCOL_TCP => SockProtocol::Tcp,
+        PROTOCOL_ICMP => SockProtocol::Icmp,
+        _ => SockProtocol::IcmpV6,
+    };
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES)?;
     match address {
@@ -444,24 +567,31 @@ fn receive(ears: &[Ear], hung_up: &PipeReader, book: &Book) -> io::Result<()> {
     }
 }
 
-fn key_of(form: Form, bytes: &[u8]) -> Option<Key> {
+fn key_of(form: Received, bytes: &[u8]) -> Option<Key> {
     let two = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let (protocol, transport) = match form {
-        Form::Frame => match two(12)? {
+        Received::Frame => match two(12)? {
             0x0800 => (*bytes.get(23)?, 14 + usize::from(bytes.get(14)? & 15) * 4),
-            0x86dd => (*bytes.get(20)?, 54),
+            0x86dd => match *bytes.get(20)? {
+                FRAGMENT | DESTINATION_OPTIONS => (*bytes.get(54)?, 62),
+                protocol => (protocol, 54),
+            },
             _ => return None,
         },
-        Form::V4(protocol) => (protocol, usize::from(bytes.first()? & 15) * 4),
-        Form::V6(protocol) => (protocol, 0),
+        Received::V4(protocol) => (protocol, usize::from(bytes.first()? & 15) * 4),
+        Received::V6(protocol) => (protocol, 0),
     };
-    let drawn_at = match protocol {
-        PROTOCOL_UDP => transport + UDP_BYTES,
-        PROTOCOL_TCP => transport + 4,
+    let (port_at, drawn_at) = match (protocol, *bytes.get(transport)?) {
+        (PROTOCOL_UDP, _) => (transport + 2, transport + UDP_BYTES + DRAWN_AT),
+        (PROTOCOL_TCP, _) => (transport + 2, transport + 4),
+        // Both headers have eight bytes.
+        (PROTOCOL_ICMP, ECHO) | (PROTOCOL_ICMP_V6, ECHO_V6) => {
+            (transport + 6, transport + UDP_BYTES + DRAWN_AT)
+        }
         _ => return None,
     };
     let drawn = bytes.get(drawn_at..)?.first_chunk::<4>()?;
-    Some(Key { protocol, destination_port: two(transport + 2)?, drawn: u32::from_be_bytes(*drawn) })
+    Some(Key { protocol, destination_port: two(port_at)?, drawn: u32::from_be_bytes(*drawn) })
 }
 
 #[cfg(test)]
@@ -472,15 +602,25 @@ mod tests {
     #[test]
     fn frames_are_known_by_what_was_drawn_however_they_are_received() {
         let mut random = SplitMix64::new(7);
+        let looks = Looks::of_connections();
         for (port, probe) in probe::tests::of_both_versions() {
-            let (frame, key) = made(&probe, &port, &mut random).unwrap();
-            assert_eq!(key_of(Form::Frame, &frame), Some(key), "{probe:?}");
-            let (form, packet) = match probe.source {
-                IpAddr::V4(_) => (Form::V4(key.protocol), &frame[14..]),
-                IpAddr::V6(_) => (Form::V6(key.protocol), &frame[54..]),
-            };
-            assert_eq!(key_of(form, packet), Some(key), "{probe:?}");
-            assert_eq!(key_of(Form::Frame, &frame[..36]), None, "cut off");
+            for form in [None, Some(Odd::Again), Some(Odd::Options), Some(Odd::Fragments)] {
+                if form == Some(Odd::Fragments) && probe.transport != Transport::Udp {
+                    continue;
+                }
+                let (frames, key) = made(&probe, &port, &looks, Some(7), form, &mut random).unwrap();
+                assert_eq!(frames.len(), if form == Some(Odd::Fragments) { 2 } else { 1 });
+                let frame = &frames[0];
+                assert_eq!(key_of(Received::Frame, frame), Some(key), "{probe:?} {form:?}");
+                let (received, packet) = match (probe.source, form) {
+                    (IpAddr::V4(_), _) => (Received::V4(key.protocol), &frame[14..]),
+                    (IpAddr::V6(_), None | Some(Odd::Again)) => (Received::V6(key.protocol), &frame[54..]),
+                    // What the kernel hands over has no other headers any more.
+                    (IpAddr::V6(_), _) => (Received::V6(key.protocol), &frame[62..]),
+                };
+                assert_eq!(key_of(received, packet), Some(key), "{probe:?} {form:?}");
+                assert_eq!(key_of(Received::Frame, &frame[..36]), None, "cut off");
+            }
         }
     }
 }

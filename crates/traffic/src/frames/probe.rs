@@ -13,6 +13,18 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 pub(super) const PROTOCOL_TCP: u8 = 6;
+pub(super) const PROTOCOL_ICMP: u8 = 1;
+pub(super) const PROTOCOL_ICMP_V6: u8 = 58;
+/// Types of an echo request (RFC 792, RFC 4443 section 4.1).
+pub(super) const ECHO: u8 = 8;
+pub(super) const ECHO_V6: u8 = 128;
+/// Headers of IPv6 before that of a protocol (RFC 8200 section 4): eight bytes each, as they are written here.
+pub(super) const FRAGMENT: u8 = 44;
+pub(super) const DESTINATION_OPTIONS: u8 = 60;
+/// Options of IPv4 that say nothing.
+const NO_OPERATIONS: [u8; 4] = [1; 4];
+/// A first fragment has at least the header and the stamp of a datagram, in units of 8 bytes.
+const FIRST_FRAGMENT_BYTES: usize = 32;
 /// Stands in the stamp's core field (its third byte) of a probe.
 const PROBE_CORE: u8 = 0xff;
 
@@ -30,6 +42,9 @@ pub enum Transport {
         /// Byte 13 of the header (RFC 9293 section 3.1).
         flags: u8,
     },
+    /// An echo request of ICMP, whose identifier is the source port and whose sequence number is the destination port. Only a patrol sees
+    /// one arrive.
+    Echo,
 }
 
 impl Transport {
@@ -64,42 +79,91 @@ impl ProbeFrame {
         stamp[..2].copy_from_slice(&mark.to_ne_bytes());
         stamp[2] = PROBE_CORE;
         stamp[3] = number;
-        self.frame(from, &stamp)
+        self.frame(from, &stamp, &Style::PLAIN)
     }
 
     /// The frame without FCS, with this data.
     ///
     /// # Errors
     /// Addresses of different IP versions.
-    pub(super) fn frame(&self, from: &Port, data: &[u8]) -> Result<Vec<u8>, TrafficError> {
-        let transport = self.transport_bytes(data)?;
+    pub(super) fn frame(&self, from: &Port, data: &[u8], style: &Style) -> Result<Vec<u8>, TrafficError> {
+        let transport = self.transport_bytes(data, style)?;
+        self.packet(from, &transport, style, None)
+    }
+
+    /// The same in two fragments, if there is enough of it.
+    ///
+    /// # Errors
+    /// Addresses of different IP versions.
+    pub(super) fn fragments(
+        &self,
+        from: &Port,
+        data: &[u8],
+        style: &Style,
+    ) -> Result<Vec<Vec<u8>>, TrafficError> {
+        let transport = self.transport_bytes(data, style)?;
+        let cut = FIRST_FRAGMENT_BYTES.max(transport.len() / 16 * 8).min(transport.len());
+        let (first, second) = transport.split_at(cut);
+        let parts = [(first, 0, true), (second, cut, false)]
+            .map(|(bytes, at, more)| self.packet(from, bytes, style, Some((at as u16, more))));
+        parts.into_iter().collect()
+    }
+
+    /// A frame with these bytes behind the IP header; with `fragment`, at this place of a packet, of which there may be more.
+    fn packet(
+        &self,
+        from: &Port,
+        bytes: &[u8],
+        style: &Style,
+        fragment: Option<(u16, bool)>,
+    ) -> Result<Vec<u8>, TrafficError> {
         let mut frame = Vec::with_capacity(PROBE_FRAME_BYTES);
         frame.extend_from_slice(&from.next_hop_mac);
         frame.extend_from_slice(&from.mac);
         let protocol = self.protocol();
         match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                frame.extend_from_slice(&[0x08, 0x00]);
-                let total = (20 + transport.len()) as u16;
-                let mut header = vec![0x45, 0];
+                let options: &[u8] = if style.has_options { &NO_OPERATIONS } else { &[] };
+                let flags = fragment.map_or(0x4000, |(at, more)| (u16::from(more) << 13) | (at / 8));
+                let words = 5 + options.len() / 4;
+                let total = (words * 4 + bytes.len()) as u16;
+                let mut header = vec![0x40 | words as u8, 0];
                 header.extend_from_slice(&total.to_be_bytes());
-                header.extend_from_slice(&[0, 0, 0x40, 0, TTL, protocol, 0, 0]);
+                header.extend_from_slice(&style.identification.to_be_bytes());
+                header.extend_from_slice(&flags.to_be_bytes());
+                header.extend_from_slice(&[TTL, protocol, 0, 0]);
                 header.extend_from_slice(&source.octets());
                 header.extend_from_slice(&destination.octets());
+                header.extend_from_slice(options);
                 let check = ipv4_check(&header);
                 header[10..12].copy_from_slice(&check);
+                frame.extend_from_slice(&[0x08, 0x00]);
                 frame.extend_from_slice(&header);
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let mut extension = Vec::new();
+                let mut next = protocol;
+                if let Some((at, more)) = fragment {
+                    extension = vec![next, 0];
+                    extension.extend_from_slice(&(at | u16::from(more)).to_be_bytes());
+                    extension.extend_from_slice(&[0, 0]);
+                    extension.extend_from_slice(&style.identification.to_be_bytes());
+                    next = FRAGMENT;
+                } else if style.has_options {
+                    // Eight bytes, of which a padding of four says nothing.
+                    extension = vec![next, 0, 1, 4, 0, 0, 0, 0];
+                    next = DESTINATION_OPTIONS;
+                }
                 frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-                frame.extend_from_slice(&(transport.len() as u16).to_be_bytes());
-                frame.extend_from_slice(&[protocol, TTL]);
+                frame.extend_from_slice(&((extension.len() + bytes.len()) as u16).to_be_bytes());
+                frame.extend_from_slice(&[next, TTL]);
                 frame.extend_from_slice(&source.octets());
                 frame.extend_from_slice(&destination.octets());
+                frame.extend_from_slice(&extension);
             }
             _ => return Err(self.mixed_versions()),
         }
-        frame.extend_from_slice(&transport);
+        frame.extend_from_slice(bytes);
         // Below 60 bytes Ethernet pads; the IP header says where the packet ends.
         frame.resize(frame.len().max(60), 0);
         Ok(frame)
@@ -116,26 +180,37 @@ impl ProbeFrame {
         match self.transport {
             Transport::Udp => PROTOCOL_UDP,
             Transport::Tcp { .. } => PROTOCOL_TCP,
+            Transport::Echo if self.source.is_ipv4() => PROTOCOL_ICMP,
+            Transport::Echo => PROTOCOL_ICMP_V6,
         }
     }
 
     /// The transport header, its checksum and the data.
-    fn transport_bytes(&self, data: &[u8]) -> Result<Vec<u8>, TrafficError> {
+    fn transport_bytes(&self, data: &[u8], style: &Style) -> Result<Vec<u8>, TrafficError> {
         let mut bytes = Vec::new();
-        bytes.extend_from_slice(&self.source_port.to_be_bytes());
-        bytes.extend_from_slice(&self.destination_port.to_be_bytes());
+        let ports = [self.source_port.to_be_bytes(), self.destination_port.to_be_bytes()].concat();
         let check_at = match self.transport {
             Transport::Udp => {
+                bytes.extend_from_slice(&ports);
                 bytes.extend_from_slice(&((UDP_BYTES + data.len()) as u16).to_be_bytes());
                 bytes.extend_from_slice(&[0, 0]);
                 6
             }
             Transport::Tcp { sequence, acknowledgement, flags } => {
+                bytes.extend_from_slice(&ports);
                 bytes.extend_from_slice(&sequence.to_be_bytes());
                 bytes.extend_from_slice(&acknowledgement.to_be_bytes());
-                // Five words, flags, window 8192, checksum, no urgent data.
-                bytes.extend_from_slice(&[0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+                bytes.extend_from_slice(&[((5 + style.options.len() / 4) << 4) as u8, flags]);
+                bytes.extend_from_slice(&style.window.to_be_bytes());
+                bytes.extend_from_slice(&[0, 0]);
+                bytes.extend_from_slice(&style.urgent.to_be_bytes());
+                bytes.extend_from_slice(&style.options);
                 16
+            }
+            Transport::Echo => {
+                bytes.extend_from_slice(&[if self.source.is_ipv4() { ECHO } else { ECHO_V6 }, 0, 0, 0]);
+                bytes.extend_from_slice(&ports);
+                2
             }
         };
         bytes.extend_from_slice(data);
@@ -146,10 +221,44 @@ impl ProbeFrame {
         };
         pseudo.extend_from_slice(&[0, self.protocol()]);
         pseudo.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
-        let check = udp_check(word_sum(&pseudo) + word_sum(&bytes));
-        bytes[check_at..check_at + 2].copy_from_slice(&check);
+        if self.protocol() == PROTOCOL_ICMP {
+            pseudo.clear();
+        }
+        if self.protocol() != PROTOCOL_UDP || style.udp_checksum || self.source.is_ipv6() {
+            let check = udp_check(word_sum(&pseudo) + word_sum(&bytes));
+            bytes[check_at..check_at + 2].copy_from_slice(&check);
+        }
         Ok(bytes)
     }
+}
+
+/// What a frame may have one way or the other without saying anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Of IPv4, and of fragments.
+    pub(super) identification: u16,
+    /// Whether a datagram over IPv4 has a checksum; over IPv6 each has.
+    pub(super) udp_checksum: bool,
+    /// A segment's window.
+    pub(super) window: u16,
+    /// A segment's urgent pointer.
+    pub(super) urgent: u16,
+    /// A segment's options, in whole words.
+    pub(super) options: Vec<u8>,
+    /// Whether the IP header has options, or another header follows it. Not of fragments.
+    pub(super) has_options: bool,
+}
+
+impl Style {
+    /// That of a proof.
+    pub(super) const PLAIN: Self = Self {
+        identification: 0,
+        udp_checksum: true,
+        window: 8192,
+        urgent: 0,
+        options: Vec::new(),
+        has_options: false,
+    };
 }
 
 /// The number and the mark of a probe, read from a frame as it arrived; `None` for any other frame.
@@ -297,7 +406,7 @@ pub(super) fn probe_of(slot: u32, frame: &[u8]) -> types::probe {
 pub(super) mod tests {
     use super::*;
 
-    /// Probes of either protocol and IP version, with the port that each is sent from.
+    /// Probes of every protocol and both IP versions, with the port that each is sent from.
     pub(in super::super) fn of_both_versions() -> Vec<(Port, ProbeFrame)> {
         let port = Port {
             zone: Zone::Private,
@@ -309,8 +418,8 @@ pub(super) mod tests {
             v6_prefix: [0; 16],
         };
         let ends = [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")];
-        let both = [Transport::Udp, Transport::SYN];
-        let pairs = ends.iter().flat_map(|ends| both.map(|transport| (ends, transport)));
+        let all = [Transport::Udp, Transport::SYN, Transport::Echo];
+        let pairs = ends.iter().flat_map(|ends| all.map(|transport| (ends, transport)));
         let probe = |((source, destination), transport): (&(&str, &str), Transport)| ProbeFrame {
             from: port.zone,
             source: source.parse().unwrap(),
@@ -326,6 +435,10 @@ pub(super) mod tests {
     fn tags_are_read_from_probes_alone() {
         for (port, probe) in of_both_versions() {
             let mut frame = probe.bytes(&port, 3, 0x1234).unwrap();
+            if probe.transport == Transport::Echo {
+                assert_eq!(read_tag(&frame), None, "a proof sees none");
+                continue;
+            }
             assert_eq!(read_tag(&frame), Some((3, 0x1234)), "{probe:?}");
             assert_eq!(read_tag(&frame[..40]), None, "cut off");
             frame[12] ^= 1;

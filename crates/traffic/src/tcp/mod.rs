@@ -30,3 +30,4 @@ pub use message::Message;
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
 pub use reading::{TcpCounts, TcpReading, TcpTime};
 pub use resets::ResetCheck;
+pub(crate) use skeleton::TICK_SHIFT;
