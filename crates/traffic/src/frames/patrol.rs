@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 const NO_SERVICES: RangeInclusive<u16> = 49_152..=65_535;
 const SERVICES: RangeInclusive<u16> = 1_024..=49_151;
 const BUFFER_BYTES: usize = 1 << 20;
+/// How long what is there already may take to be read.
+const CATCHING_UP: Duration = Duration::from_millis(200);
 /// What options or another header add.
 const LONGEST_EXTENSION: usize = 8;
 /// A datagram in fragments has at least so much data.
@@ -144,6 +146,7 @@ pub struct Patrol {
     random: SplitMix64,
     under_way: Option<(Arc<AtomicBool>, Sending)>,
     receiver: Option<JoinHandle<io::Result<()>>>,
+    ears: Arc<Vec<Ear>>,
     /// Hung up to end the receiver.
     hang_up: Option<PipeWriter>,
 }
@@ -163,15 +166,15 @@ impl Patrol {
         for PatrolProbe { frame, .. } in probes {
             frame.bytes(port_of(ports, frame.from)?, 0, 0)?;
         }
-        let sockets = match lookout {
+        let ears = Arc::new(match lookout {
             Lookout::Ports => at_ports(ports)?,
             Lookout::Hosts(hosts) => at_hosts(ports, hosts)?,
-        };
+        });
         let (hung_up, hang_up) = io::pipe().map_err(TrafficError::system("making a pipe"))?;
         let book = Arc::new(Book::default());
         let receiver = {
-            let book = Arc::clone(&book);
-            std::thread::spawn(move || receive(&sockets, &hung_up, &book))
+            let (ears, book) = (Arc::clone(&ears), Arc::clone(&book));
+            std::thread::spawn(move || receive(&ears, &hung_up, &book))
         };
         Ok(Self {
             ports: ports.to_vec(),
@@ -182,6 +185,7 @@ impl Patrol {
             random: SplitMix64::new(secret()?),
             under_way: None,
             receiver: Some(receiver),
+            ears,
             hang_up: Some(hang_up),
         })
     }
@@ -270,7 +274,20 @@ impl Patrol {
         {
             joined(receiver.join(), "looking out for a patrol's frames")?;
         }
+        self.catch_up();
         Ok(sent)
+    }
+
+    /// Waits for who looks out, if the machine has kept it from reading what is there.
+    fn catch_up(&self) {
+        let begun = Instant::now();
+        let is_behind = || {
+            let mut waiting = polled(&self.ears);
+            poll(&mut waiting, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        };
+        while self.receiver.is_some() && begun.elapsed() < CATCHING_UP && is_behind() {
+            std::thread::park_timeout(CATCHING_UP / 100);
+        }
     }
 
     /// Sends a frame that is none of the probes, and says whether it arrived in another zone within this time. Of a segment all numbers are
@@ -487,6 +504,7 @@ enum Received {
     V6(u8),
 }
 
+#[derive(Debug)]
 struct Ear {
     zone: Zone,
     form: Received,
@@ -536,12 +554,15 @@ fn raw_socket(address: IpAddr, protocol: u8) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+fn polled(ears: &[Ear]) -> Vec<PollFd<'_>> {
+    ears.iter().map(|ear| PollFd::new(ear.socket.as_fd(), PollFlags::POLLIN)).collect()
+}
+
 /// Enters whatever arrives into the book, until its owner hangs up.
 fn receive(ears: &[Ear], hung_up: &PipeReader, book: &Book) -> io::Result<()> {
     let mut bytes = [0u8; 2048];
     loop {
-        let mut waiting: Vec<PollFd<'_>> =
-            ears.iter().map(|ear| PollFd::new(ear.socket.as_fd(), PollFlags::POLLIN)).collect();
+        let mut waiting = polled(ears);
         waiting.push(PollFd::new(hung_up.as_fd(), PollFlags::POLLIN));
         match poll(&mut waiting, PollTimeout::NONE) {
             Ok(_) => {}
