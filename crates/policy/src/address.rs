@@ -143,6 +143,10 @@ fn not_an_address(text: &str) -> (String, Option<String>) {
 
 /// What somebody means who writes addresses as other programs take them.
 fn meant(text: &str) -> Option<String> {
+    if let Some(other) = text.strip_prefix('!') {
+        let words = "write the exception as a rule above this one, or give an object `except`";
+        return Some(format!("{words}: {{ members = \"any\", except = \"{}\" }}", other.trim_start()));
+    }
     if let Some((address, mask)) = text.split_once('/')
         && let (Ok(address), Ok(mask)) = (address.parse::<Ipv4Addr>(), mask.parse::<Ipv4Addr>())
         && let Ok(network) = ipnet::Ipv4Net::with_netmask(address, mask)
@@ -218,6 +222,7 @@ mod tests {
             ("[2001:db8::1]:53", "write \"2001:db8::1\", and the port"),
             ("10.0.0.1, 10.0.0.0/8", "write [\"10.0.0.1\", \"10.0.0.0/8\"]"),
             ("10.0.0.1,", "write a host"),
+            ("! 10.0.0.0/8", "or give an object `except`: { members = \"any\", except = \"10.0.0.0/8\" }"),
         ] {
             let (_, help) = AddressSet::parse(text).unwrap_err();
             assert!(help.as_deref().unwrap_or_default().contains(expected), "{text}: {help:?}");
