@@ -57,8 +57,8 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<(), Failure> {
     if args.dry_run {
         return dry_run::show(&plan, json);
     }
-    // Whoever waits for another run to end is not to hear only then what was wrong with the command: from here on everything is looked at
-    // that needs nothing of the machine.
+    // Before the run waits for another one to end, perhaps for hours: everything that can be wrong with the command and needs nothing of
+    // the machine.
     args.out.as_deref().map_or(Ok(()), |dir| check_free(dir).and_then(|()| check_writable(dir)))?;
     let extras = output::extras(&suite)?;
     check_needs(&plan)?;
