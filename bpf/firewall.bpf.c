@@ -105,12 +105,12 @@ static __always_inline bool has_extensions(struct __sk_buff *ctx)
 /* Headers beyond the part that can be read directly are pulled into it: rare, and only then costly. */
 static __always_inline void pull(struct __sk_buff *ctx)
 {
-	__u32 there = (void *)(long)ctx->data_end - (void *)(long)ctx->data, bytes = PULLED_BYTES;
+	__u32 there;
 
+	pull_up_to(ctx, PULLED_BYTES);
+	there = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
 	if (there < ctx->len && has_extensions(ctx))
-		bytes = MAX_HEADER_BYTES;
-	if (there < bytes)
-		bpf_skb_pull_data(ctx, ctx->len < bytes ? ctx->len : bytes);
+		pull_up_to(ctx, MAX_HEADER_BYTES);
 }
 
 SEC("tcx/ingress")

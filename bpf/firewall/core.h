@@ -302,7 +302,7 @@ __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 	if (!p)
 		return RELATED_NOT;
 	/* The headers in a quote may end beyond what is pulled of every packet. */
-	bpf_skb_pull_data(ctx, ctx->len < MAX_HEADER_BYTES ? ctx->len : MAX_HEADER_BYTES);
+	pull_up_to(ctx, MAX_HEADER_BYTES);
 	f.data = hook_data(ctx, HOOK_TC);
 	f.end = hook_end(ctx, HOOK_TC);
 	return relate(p, &f);

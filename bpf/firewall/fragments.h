@@ -255,19 +255,23 @@ static __always_inline __u32 spare(const struct datagram *d, __u64 tick)
 	return tick > d->seen ? tick - d->seen : 0;
 }
 
+static __always_inline enum datagram_translation translation_of(const struct packet *p)
+{
+	if (!(p->flags & PACKET_TRANSLATED))
+		return DATAGRAM_AS_IT_IS;
+	return p->flags & PACKET_ICMP_ERROR ? DATAGRAM_ERROR : DATAGRAM_TRANSLATED;
+}
+
 /* Remembers the datagram of a first fragment that was allowed. */
 __noinline int note_first_fragment(struct packet *p)
 {
 	struct datagram_places places;
 	struct datagram *d;
 	struct flow *flow;
-	__u32 most = 0, chosen = 0, number, translation;
+	__u32 most = 0, chosen = 0, number;
 
 	if (!p)
 		return 0;
-	translation = !(p->flags & PACKET_TRANSLATED)   ? DATAGRAM_AS_IT_IS
-		      : p->flags & PACKET_ICMP_ERROR ? DATAGRAM_ERROR
-						     : DATAGRAM_TRANSLATED;
 	places = places_of(p);
 	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
 		__u32 wanted;
@@ -285,7 +289,7 @@ __noinline int note_first_fragment(struct packet *p)
 	if (!d)
 		return 0;
 	flow = lookup(&flows, p->record & RECORD_MASK);
-	number = flow && (translation == DATAGRAM_ERROR || !(p->flags & PACKET_STATELESS)) ? flow->number + 1 : 0;
+	number = flow && (translation_of(p) == DATAGRAM_ERROR || !(p->flags & PACKET_STATELESS)) ? flow->number + 1 : 0;
 	bpf_spin_lock(&d->lock);
 	for (int word = 0; word < 4; word++) {
 		d->source[word] = p->source[word];
@@ -301,7 +305,7 @@ __noinline int note_first_fragment(struct packet *p)
 	d->from = p->from;
 	d->to = p->to;
 	d->side = p->side;
-	d->translation = translation;
+	d->translation = translation_of(p);
 	d->generation = p->generation ? p->generation : settings.generation;
 	d->state = DATAGRAM_OPEN;
 	d->part[0] = (struct datagram_part){ 0, part_bytes(p) };

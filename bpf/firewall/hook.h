@@ -41,6 +41,13 @@ static __always_inline long hook_store(void *ctx, enum hook hook, const void *fr
 				: bpf_skb_store_bytes(ctx, 0, from, bytes, 0);
 }
 
+/* Makes so many bytes of a socket buffer readable at once, if it has them. */
+static __always_inline void pull_up_to(struct __sk_buff *ctx, __u32 bytes)
+{
+	if ((void *)(long)ctx->data + bytes > (void *)(long)ctx->data_end)
+		bpf_skb_pull_data(ctx, ctx->len < bytes ? ctx->len : bytes);
+}
+
 /* Whether a redirect was taken: both hooks' helpers return the action. */
 static __always_inline bool hook_redirected(enum hook hook, long action)
 {

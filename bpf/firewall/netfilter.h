@@ -80,6 +80,7 @@ extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dy
 extern void *bpf_rdonly_cast(const void *address, __u32 type) __ksym __weak;
 
 #define TCP_FLAGS_AT 13	/* in a TCP header */
+#define MOST_WAY_BACK_BYTES 96	/* that ask_way_back() looks at: link, longest IPv4 header, ports or flags */
 #define SUMMED_UNNECESSARY 1	/* CHECKSUM_UNNECESSARY and CHECKSUM_PARTIAL of linux/skbuff.h */
 #define SUMMED_PARTIAL 3
 #define DST_NOT_COUNTED 1UL	/* SKB_DST_NOREF of linux/skbuff.h: the lowest bit of the address */
@@ -282,6 +283,8 @@ static __always_inline int ask_way_back(struct __sk_buff *ctx)
 	struct address source = {};
 	int reason;
 
+	/* Of a buffer in pages the Ethernet header may be all that is read without this. */
+	pull_up_to(ctx, MOST_WAY_BACK_BYTES);
 	if (!claimed_source(ctx, &source))
 		return TCX_NEXT;
 	reason = check_route_back(ctx, &source, zone_of(ctx->ifindex), HOOK_TC);

@@ -227,12 +227,34 @@ fn chains_of_headers_are_read_wherever_they_lie() {
                     crossing.tally(Tally::Related) > related
                 });
             }
+            // The header of TCP ends beyond what is read of every packet.
+            let opened = crossing.tally(Tally::Opened);
+            let port = if script == SEND { 41 } else { 42 };
+            let syn = format!("{client} > {server} to={to_client} {} tcp {port}>9 S seq=1", chain(8));
+            send(&crossing.client, script, &frame(&syn));
+            until(&format!("{hook:?}, {how}: a SYN behind eight headers"), || {
+                crossing.tally(Tally::Opened) > opened
+            });
             let dropped = crossing.dropped(Reason::Extensions);
             let packet = format!("{client} > {server} to={to_client} {} udp 5>{PORT}", chain(9));
             send(&crossing.client, script, &frame(&packet));
             until(&format!("{hook:?}, {how}: nine headers"), || {
                 crossing.dropped(Reason::Extensions) > dropped
             });
+        }
+    }
+}
+
+/// Where the kernel forwards, a small program at TC asks for the way back to a source.
+#[test]
+fn sources_without_a_way_back_are_found_wherever_they_lie() {
+    let mut crossing = Crossing::build_with_kernel();
+    let to = crossing.link_address("toclient");
+    for script in [SEND, SEND_IN_PAGES] {
+        for ends in ["203.0.113.9 > 198.19.0.2", "2001:db8::9 > 2001:2:0:2::2"] {
+            let before = crossing.dropped(Reason::ReversePath);
+            send(&crossing.client, script, &frame(&format!("{ends} to={to} udp 5>6 data=100")));
+            until(ends, || crossing.dropped(Reason::ReversePath) > before);
         }
     }
 }

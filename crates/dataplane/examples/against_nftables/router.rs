@@ -55,11 +55,6 @@ const MASQUERADE: &str = "table ip translation {
     chain out { type nat hook postrouting priority srcnat; udp dport 9 accept; oifname out0 masquerade; }
 }";
 
-/// What the kernel does not track it does not translate: the guide has this rule for who translates with nftables beside Rampart.
-const NO_STRAYS: &str = "table inet strays {
-    chain forward { type filter hook forward priority 0; ct state invalid drop; }
-}";
-
 /// A router, and the hosts on both sides of it.
 pub(crate) struct Router {
     hosts: Child,
@@ -139,9 +134,6 @@ impl Router {
             firewall.ports.open_netfilter().unwrap();
             (firewall, routes)
         }));
-        if way == Way::Masqueraded {
-            router.router.nft(NO_STRAYS);
-        }
         router.settle(way);
         router
     }

@@ -124,6 +124,7 @@ const REPORTS: &str = r#"
 import socket
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 link.bind(("x", 3))
+link.settimeout(120)
 print("ready", flush=True)
 missing = {"239.82.0.1": socket.inet_aton("239.82.0.1"), "ff15::82": socket.inet_pton(socket.AF_INET6, "ff15::82")}
 while missing:
