@@ -33,7 +33,7 @@ fn measured(
     let suite = suite(dir.path(), &["linux"], seconds, test);
     let (dut, out) = (format!("program:{}", path.display()), dir.path().join("out"));
     let arguments = ["run", suite.to_str().unwrap(), "--dut", &dut, "--out", out.to_str().unwrap()];
-    // A machine that works for others carries too little load for a lie to be told, and the run says so.
+    // A machine that works for others carries too little load for a lie to show, and the run says so.
     let is_disturbed =
         |point: &Reading<'_>| point.marks.iter().any(|mark| mark.kind == MarkKind::ForeignLoad);
     let is_hidden = |point: &Reading<'_>| point.dut == "liar" && is_disturbed(point) && is_hidden(point);

@@ -1,4 +1,4 @@
-//! Paths that are narrower than the links at their ends, between real stacks: whoever sends too much is told, by the firewall or by a router
+//! Paths that are narrower than the links at their ends, between real stacks: the sender of too much hears of it, from the firewall or from a router
 //! behind it, through translation, also about large segments that are cut on their way out. Where nobody tells, an end that
 //! probes gets along. Chains of extension headers, as many as there may be, are a part of it: errors quote them.
 
@@ -76,8 +76,8 @@ const BY_A_ROUTER: Count = |crossing| crossing.tally(Tally::Related);
 /// Errors of its own.
 const BY_THE_FIREWALL: Count = |crossing| crossing.dropped(Reason::TooBig);
 
-/// Uploads to these addresses, about each of which the sender must be told.
-fn expect_told(
+/// Uploads to these addresses, about each of which the sender must hear.
+fn expect_an_answer(
     crossing: &mut Crossing,
     far: Option<&Namespace>,
     addresses: &[&str],
@@ -88,20 +88,20 @@ fn expect_told(
     for address in addresses {
         let before = count(crossing);
         upload(crossing, far, address, what);
-        assert!(count(crossing) > before, "{what}: {address}: nobody was told");
+        assert!(count(crossing) > before, "{what}: {address}: nobody heard of it");
     }
 }
 
 /// Prefixes of IPv6 are rows of `crates/dataplane/tests/nat`.
 #[test]
-fn whoever_sends_too_much_for_a_path_is_told_also_behind_a_masquerade() {
+fn a_sender_of_too_much_hears_of_it_also_behind_a_masquerade() {
     for hook in HOOKS {
         let mut crossing = Crossing::build(hook);
         let host = beyond(&crossing);
         let far = Some(&host);
-        expect_told(&mut crossing, far, &FAR, BY_A_ROUTER, &format!("{hook:?}, a router's link"));
+        expect_an_answer(&mut crossing, far, &FAR, BY_A_ROUTER, &format!("{hook:?}, a router's link"));
         crossing.masquerade();
-        expect_told(
+        expect_an_answer(
             &mut crossing,
             far,
             &FAR[..1],
@@ -109,7 +109,7 @@ fn whoever_sends_too_much_for_a_path_is_told_also_behind_a_masquerade() {
             &format!("{hook:?}, masqueraded, a router's link"),
         );
         crossing.firewall.ip("link set toserver mtu 1280");
-        expect_told(
+        expect_an_answer(
             &mut crossing,
             None,
             &SERVER[..1],
@@ -117,13 +117,13 @@ fn whoever_sends_too_much_for_a_path_is_told_also_behind_a_masquerade() {
             &format!("{hook:?}, masqueraded, its own link"),
         );
         crossing.set("");
-        expect_told(&mut crossing, None, &SERVER, BY_THE_FIREWALL, &format!("{hook:?}, its own link"));
+        expect_an_answer(&mut crossing, None, &SERVER, BY_THE_FIREWALL, &format!("{hook:?}, its own link"));
     }
 }
 
 /// The control, and where the kernel forwards: there the kernel says it.
 #[test]
-fn whoever_sends_too_much_is_told_where_the_kernel_forwards() {
+fn a_sender_of_too_much_hears_of_it_where_the_kernel_forwards() {
     for (what, build) in [
         ("nftables", Crossing::build_with_nftables as fn() -> Crossing),
         ("kernel", Crossing::build_with_kernel),

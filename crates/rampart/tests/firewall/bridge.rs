@@ -138,7 +138,7 @@ while missing:
         print(name, flush=True)
 "#;
 
-/// What a link needs besides: whoever joins a group is heard on the other side, what is sent to the group comes, and an address that somebody has on the
+/// What a link needs besides: who joins a group is heard on the other side, what is sent to the group comes, and an address that somebody has on the
 /// other side is not taken twice.
 #[test]
 fn needs_root_groups_and_addresses_are_announced_across_a_bridge() {

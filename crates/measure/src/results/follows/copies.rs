@@ -26,7 +26,7 @@ pub(super) fn copies(results: &Results) -> Vec<Misfit> {
     found
 }
 
-/// Whether a trial keeps times enough to be told from all others.
+/// Whether a trial keeps times enough to be distinguished from all others.
 fn has_times(trial: &Trial) -> bool {
     let Some(detail) = trial.detail.as_deref() else { return false };
     let of_application = detail.application.as_ref().and_then(|application| application.times_ns);
