@@ -238,6 +238,8 @@ fn needs_root_who_was_away_takes_the_newest_and_other_groups_take_nothing() {
     let entries = || second.json(&["history"])["entries"].as_array().unwrap().len();
     let before = entries();
     let _b = fleet.start_agent(1, "b");
+    // What the agent said last before it went may be of the order before.
+    until("b has the newest of its group", || fleet.report("b").unwrap()["order"] == made("a"));
     fleet.until_order_is("b", "confirmed");
     second.expect(8080, Outcome::Silence, "the newest of its group");
     assert_eq!(entries(), before + 1, "the newest alone");
