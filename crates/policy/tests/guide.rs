@@ -5,6 +5,13 @@ use policy::{Policy, Tables, schema};
 use std::path::{Path, PathBuf};
 
 const GUIDE: &str = include_str!("../../../docs/guide/policy.md");
+/// What parts of policies take for granted.
+const ZONES: &str = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
+
+/// The parts of a page that are TOML.
+fn parts(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
 
 /// The guide's section about a kind of table: from the heading or row that names it to the next heading.
 fn section(header: &str) -> &'static str {
@@ -49,18 +56,15 @@ fn every_word_that_is_built_in_is_documented() {
 
 #[test]
 fn the_guides_own_policy_has_no_errors_and_no_warnings() {
-    let text = GUIDE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    no_errors_and_no_warnings(Path::new("guide"), text);
+    no_errors_and_no_warnings(Path::new("guide"), parts(GUIDE).next().unwrap());
 }
 
 /// The gateways' guide has parts of policies.
 #[test]
 fn the_guide_of_gateways_has_policies_without_errors() {
     const GATEWAYS: &str = include_str!("../../../docs/guide/gateways.md");
-    let zones = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
-    let blocks = GATEWAYS.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let count = blocks
-        .map(|text| no_errors_and_no_warnings(Path::new("gateways"), &format!("{zones}{text}")))
+    let count = parts(GATEWAYS)
+        .map(|text| no_errors_and_no_warnings(Path::new("gateways"), &format!("{ZONES}{text}")))
         .count();
     assert_eq!(count, 8);
 }
@@ -68,17 +72,14 @@ fn the_guide_of_gateways_has_policies_without_errors() {
 /// What a reader copies from the other guides, and from the parts of the policy's own.
 #[test]
 fn the_parts_of_policies_in_guides_have_no_errors() {
-    const ZONES: &str = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
     for (page, guide, count) in [
         ("policy", GUIDE, 14),
         ("firewall", include_str!("../../../docs/guide/firewall.md"), 1),
         ("logs", include_str!("../../../docs/guide/logs.md"), 2),
         ("metrics", include_str!("../../../docs/guide/metrics.md"), 1),
     ] {
-        let blocks: Vec<&str> =
-            guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert_eq!(blocks.len(), count, "{page}");
-        for block in blocks {
+        assert_eq!(parts(guide).count(), count, "{page}");
+        for block in parts(guide) {
             let zones = if block.contains("[zones") { "" } else { ZONES };
             let objects = if block.contains("\"trusted\"") { "objects.trusted = '192.0.2.1'\n" } else { "" };
             let text = format!("{objects}{zones}{block}");

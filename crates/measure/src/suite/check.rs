@@ -21,6 +21,10 @@ pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
     }
 }
 
+fn is_parameter(key: &str) -> bool {
+    procedure::keys().any(|parameter| parameter.name == key)
+}
+
 /// Where a key of one table belongs that stands in another.
 fn home(key: &str, table: &str) -> Option<String> {
     const OF_SUITE: [&str; 5] = ["duts", "default_profile", "published", "source", "summary"];
@@ -29,7 +33,7 @@ fn home(key: &str, table: &str) -> Option<String> {
     let home = if Factor::named(key).is_some() {
         let where_else = if is_in_test { "" } else { " under a [[test]]" };
         format!("it is a factor: write factors.{key}{where_else}")
-    } else if procedure::keys().any(|parameter| parameter.name == key) {
+    } else if is_parameter(key) {
         "it is a parameter: write it under [profiles.quick], or under a [[test]]".to_owned()
     } else if OF_SUITE.contains(&key) {
         "it is a key of the suite: write it above the first [table]".to_owned()
@@ -316,8 +320,7 @@ fn factors(
     let Some(table) = s.section("factors", what, c) else { return found };
     for (key, value) in table.entries() {
         let Some(factor) = Factor::named(key.value) else {
-            let is_parameter = procedure::keys().any(|parameter| parameter.name == key.value);
-            let help = match is_parameter {
+            let help = match is_parameter(key.value) {
                 true => Some("it is a parameter: write it without `factors.`".to_owned()),
                 false => c.suggestion(key.value, Factor::ALL.map(Factor::name)),
             };

@@ -237,7 +237,7 @@ impl FrameRig {
             watcher.tick(seen.at_ns as f64 / 1e9, seen.sent, seen.received);
         }
         let seen = watcher.into_seen_of(per_second);
-        let found = patrol::found(&patrolled, &kinds);
+        let found = patrol::found(patrolled, &kinds);
         let before = Before::take(&station.site, station.running.as_ref());
         let account = ledger::account(
             &reading,
@@ -246,7 +246,7 @@ impl FrameRig {
             &station.site,
             station.running.as_ref(),
             true,
-            &patrolled,
+            &found.counted,
         );
         faults.extend(seen.faults.iter().cloned().chain(account.fault));
         remarks.extend(account.remarks);

@@ -158,7 +158,7 @@ impl Station {
     pub(super) fn end_patrol(&mut self) -> Result<Found, RigError> {
         let Some(beside) = &mut self.beside else { return Ok(Found::default()) };
         let seen = beside.patrol.halt().map_err(broken_traffic)?;
-        Ok(found(&seen, &beside.shown))
+        Ok(found(seen, &beside.shown))
     }
 
     /// Enters what a patrol found into its trial. `due_share` of the allowed frames should have arrived if the load did; `None` where the
@@ -322,7 +322,7 @@ fn of_its_rule(probe: &Probe) -> PatrolProbe {
     }
 }
 
-pub(super) fn found(seen: &Patrolled, shown: &[Shown]) -> Found {
+pub(super) fn found(seen: Patrolled, shown: &[Shown]) -> Found {
     let of = |places: &[usize], expect| {
         places.iter().filter(|which| shown[**which].expect == expect).count() as u64
     };
@@ -348,7 +348,7 @@ pub(super) fn found(seen: &Patrolled, shown: &[Shown]) -> Found {
         );
         Mark::new(MarkKind::IllegalGotThrough, text)
     });
-    Found { counted: seen.clone(), broken, allowed }
+    Found { counted: seen, broken, allowed }
 }
 
 #[cfg(test)]
@@ -367,10 +367,10 @@ mod tests {
     #[test]
     fn what_a_patrol_saw_is_said_by_its_kinds() {
         let seen = |arrived| Patrolled { sent: vec![0, 1, 0, 1, 0, 1, 2, 2], arrived, frames: [8, 8] };
-        let nothing = found(&seen(vec![2]), &shown());
+        let nothing = found(seen(vec![2]), &shown());
         let allowed = BTreeMap::from([("TCP", [2, 1])]);
         assert_eq!(nothing, Found { counted: seen(vec![2]), broken: None, allowed: allowed.clone() });
-        let some = found(&seen(vec![1, 0, 1, 2]), &shown());
+        let some = found(seen(vec![1, 0, 1, 2]), &shown());
         let mark = some.broken.unwrap();
         assert_eq!((some.allowed, mark.kind), (allowed, MarkKind::IllegalGotThrough));
         assert!(

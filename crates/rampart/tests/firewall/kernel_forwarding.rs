@@ -480,7 +480,7 @@ fn needs_root_what_the_kernel_does_not_track_does_not_leave_untranslated() {
             let (_, from) = listening.recv_from(&mut heard).unwrap();
             let name = seen_from.trim_matches(['[', ']']);
             assert_eq!(from.ip().to_string(), name, "{server}");
-            listening.send_to(b"told", from).unwrap();
+            listening.send_to(b"said", from).unwrap();
             assert_eq!(asking.recv(&mut heard).unwrap(), 4, "{server}");
             let [source, to] = [inside, server].map(|end| end.trim_matches(['[', ']']));
             let stray = testkit::packet::frame(&format!(
