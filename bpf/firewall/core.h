@@ -105,6 +105,15 @@ static __always_inline bool is_turned_query(const struct packet *p, const struct
 	       answers == ((p->side & 1) == (flow->initiator & 1));
 }
 
+/* Takes away a flow that is over: its packet opens another one, if it may. */
+static __always_inline enum verdict clear_over(struct packet *p, struct flow *flow, int *over)
+{
+	*over = 1;
+	if (remove_flow(flow, p->record, END_IDLE))
+		tally(TALLY_CLOSED, 1);
+	return VERDICT_NEXT;
+}
+
 /* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
 static __always_inline enum verdict follow(void *ctx, struct packet *p, struct flow *flow, int *over, const enum hook hook)
 {
@@ -114,12 +123,8 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	if (flow->zone[side] != p->from)
 		return drop(p, REASON_FLOW_ZONE);
 	if ((!is_seen_now(flow, p) && is_expired(flow, tick_of(p->era, p->tick), 0)) ||
-	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to))) {
-		*over = 1;
-		if (remove_flow(flow, p->record, END_IDLE))
-			tally(TALLY_CLOSED, 1);
-		return VERDICT_NEXT;
-	}
+	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to)))
+		return clear_over(p, flow, over);
 	p->to = to;
 	if (is_turned_query(p, flow))
 		return drop(p, REASON_ICMP_UNASKED);
@@ -133,6 +138,9 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 			return *over ? VERDICT_NEXT : verdict;
 	} else if (flow->protocol == PROTOCOL_TCP) {
 		reason = track(ctx, p, flow, hook);
+		/* A reset on another core may have closed it since it was looked at. */
+		if (reason == REASON_TCP_STATE && is_opening(p) && is_closed(flow->state))
+			return clear_over(p, flow, over);
 		if (reason)
 			return drop(p, reason);
 	} else if (flow->state == FLOW_ONE_WAY && side != (flow->initiator & 1)) {
