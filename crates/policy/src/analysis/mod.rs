@@ -12,6 +12,7 @@ mod moments;
 mod translations;
 
 use crate::address::AddressSet;
+use crate::ends::Nowhere;
 use crate::form::Form;
 use crate::model::{Limit, Policy, Rule, SELF};
 use crate::ranges::RangeSet;
@@ -19,9 +20,12 @@ use candidates::Candidates;
 use cover::{Cover, covered};
 use moments::Moments;
 use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use toml_reader::{Places, Problem};
 
+/// What to do about a rule that no packet can match.
+const CORRECT: &str = "correct the rule, or take it out";
 /// Steps of a test: it compares two rows in every field.
 const TEST: u64 = 8;
 /// Ranges of addresses that are compared in a step.
@@ -81,6 +85,7 @@ struct Products<'p> {
     rules: Vec<Product<'p>>,
     /// For each zone, the addresses that belong to others alone; none where nobody looks for that.
     elsewhere: Vec<AddressSet>,
+    nowhere: Nowhere,
 }
 
 /// The packets and moments of one row: of a rule, or of a part of its service.
@@ -208,7 +213,7 @@ impl<'p> Products<'p> {
                 is_listed: form.is_listed(row),
             }
         });
-        Self { rules: rules.collect(), elsewhere }
+        Self { rules: rules.collect(), elsewhere, nowhere: Nowhere::of(policy) }
     }
 
     /// The packets and moments that two rows have in common, as a row of the first one's rule.
@@ -262,14 +267,10 @@ fn judge(
     let first = &products.rules[rows.start];
     let name = &first.rule.name;
     // Of a rule that names lists, the row of its other addresses alone may be impossible.
-    let reasons: Option<Vec<&str>> = rows.clone().map(|row| impossible(products, row)).collect();
-    if let Some(why) = reasons.and_then(|reasons| reasons.first().copied()) {
+    let reasons: Option<Vec<_>> = rows.clone().map(|row| impossible(products, row)).collect();
+    if let Some((why, help)) = reasons.and_then(|reasons| reasons.first().copied()) {
         let message = format!("no packet can match the rule `{name}`: {why}");
-        return Some((
-            Kind::Unreachable,
-            Vec::new(),
-            (message, "correct the rule, or take it out".to_owned()),
-        ));
+        return Some((Kind::Unreachable, Vec::new(), (message, help.to_owned())));
     }
     let mut takers = Vec::new();
     let mut later = Vec::new();
@@ -318,17 +319,43 @@ fn is_misplaced(products: &Products<'_>, row: usize) -> bool {
         })
 }
 
-fn impossible(products: &Products<'_>, row: usize) -> Option<&'static str> {
+/// Why no packet and no moment is in a row, and what to do.
+fn impossible(products: &Products<'_>, row: usize) -> Option<(&'static str, &'static str)> {
     let product = &products.rules[row];
     let v4 = !product.source.v4.is_empty() && !product.destination.v4.is_empty();
     let v6 = !product.source.v6.is_empty() && !product.destination.v6.is_empty();
     if !v4 && !v6 {
-        return Some("its source and its destination are of different families");
+        return Some(("its source and its destination are of different families", CORRECT));
     }
     if is_misplaced(products, row) {
-        return Some("its source belongs to the networks of another zone than `from` says");
+        return Some(("its source belongs to the networks of another zone than `from` says", CORRECT));
     }
-    product.moments.is_empty().then_some("its schedule never holds")
+    if product.moments.is_empty() {
+        return Some(("its schedule never holds", CORRECT));
+    }
+    if product.is_listed {
+        return None;
+    }
+    dropped_anyway(&products.nowhere, product.rule)
+}
+
+/// Whether the packets of a rule are dropped for its addresses, whatever the rules say.
+fn dropped_anyway(nowhere: &Nowhere, rule: &Rule) -> Option<(&'static str, &'static str)> {
+    let (no_source, no_destination) = nowhere.between(rule.from, rule.to);
+    let has = |set: &AddressSet, no: &AddressSet| (!no.v4.covers(&set.v4), !no.v6.covers(&set.v6));
+    let (source, destination) = (has(&rule.source, no_source), has(&rule.destination, no_destination));
+    if (source.0 && destination.0) || (source.1 && destination.1) {
+        return None;
+    }
+    let (why, set) = if source.0 || source.1 {
+        ("packets to its destination are dropped whatever the rules say", &rule.destination)
+    } else {
+        ("packets from its source are dropped whatever the rules say", &rule.source)
+    };
+    let is_zero = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+        .iter()
+        .any(|zero: &IpAddr| AddressSet::between(*zero, *zero).as_ref() == Some(set));
+    Some((why, if is_zero { "leave the key out if every address is meant" } else { CORRECT }))
 }
 
 /// Rows of a rule that never decide: each with the rows that take all its packets, and all earlier rows that meet it.

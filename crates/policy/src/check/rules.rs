@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
+use toml_reader::{Collector, DeValue, Located, Section, items, plain_text, shortened, texts, wrong_type};
 
 /// A rule's name may have more signs than other names, but no blank, because logs and tables print it.
 pub(super) fn is_rule_name(name: &str) -> bool {
@@ -219,10 +219,14 @@ pub(super) fn words<'t>(
     key: &'static str,
     c: &mut Collector<'_>,
 ) -> Option<Words<'t>> {
-    match section.value(key) {
-        Some(value) => texts(value, key, c),
-        None => Some(Vec::new()),
+    let Some(value) = section.value(key) else { return Some(Vec::new()) };
+    let number = items(value).into_iter().find(|item| item.get_ref().is_integer());
+    let meant = number.and_then(|number| crate::service::meant(&plain_text(number.get_ref())?));
+    if let (Some(number), Some(meant), "service") = (number, meant, key) {
+        c.report(number.span(), "a service is a string, not an integer".to_owned(), Some(meant));
+        return None;
     }
+    texts(value, key, c)
 }
 
 /// A key that is not there means `any`.
