@@ -85,6 +85,8 @@ fn needs_root_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
         for (at, dev) in [("fw", "e0"), ("out", "x")] {
             bed.host(at).run("ethtool", &["-K", dev, "gro", "on", "tx", "off"]);
         }
+        // The new end has another Ethernet address, and the host would believe in the old one for up to 45 seconds.
+        bed.ip("in", &["neigh", "flush", "dev", "x"]);
         until("the bridge has its other end again", || {
             attempt(&bed, "in", &["-n", "-c", "1", "-W", "1", OUTSIDE])
         });
