@@ -32,13 +32,15 @@ const IPV6: u8 = 10;
 /// Those that every namespace has: local, main, default.
 const USUAL_PRIORITIES: [u32; 3] = [0, 32_766, 32_767];
 
+/// What has the kernel forward packets of known connections without asking at netfilter.
+const FLOWTABLE: (&str, &str) = ("flow_offload", "forwards past the hooks (flowtable)");
 /// What an expression of nftables does to packets that a firewall of its own path would not.
 const EXPRESSIONS: [(&str, &str); 5] = [
     ("nat", "translates addresses"),
     ("masq", "masquerades"),
     ("redir", "redirects"),
     ("tproxy", "hands packets to a proxy"),
-    ("flow_offload", "forwards past the hooks (flowtable)"),
+    FLOWTABLE,
 ];
 /// The same of targets of iptables.
 const TARGETS: [(&str, &str); 6] = [
@@ -74,15 +76,7 @@ const TRACKING_EXTENSIONS: [&str; 14] = [
 /// # Errors
 /// The kernel does not answer.
 pub fn found() -> io::Result<Vec<String>> {
-    let mut found = BTreeSet::new();
-    match dump(NETLINK_NETFILTER, GET_NFT_RULE, &[0; NFT_HEADER]) {
-        Ok(rules) => {
-            found.extend(rules.iter().filter_map(|rule| of_nft_rule(rule.get(NFT_HEADER..)?, translates)))
-        }
-        // A kernel without nftables has no rules of it.
-        Err(error) if is_unknown(&error) => {}
-        Err(error) => return Err(error),
-    }
+    let mut found = of_nftables(translates)?;
     for family in [IPV4, IPV6] {
         let mut header = [0; FIB_HEADER];
         header[0] = family;
@@ -113,13 +107,27 @@ pub fn found() -> io::Result<Vec<String>> {
 /// # Errors
 /// The kernel does not answer.
 pub fn tracking() -> io::Result<Option<String>> {
-    let rules = match dump(NETLINK_NETFILTER, GET_NFT_RULE, &[0; NFT_HEADER]) {
-        Ok(rules) => rules,
-        Err(error) if is_unknown(&error) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let of_rule = |rule: &Vec<u8>| of_nft_rule(rule.get(NFT_HEADER..)?, tracks);
-    Ok(rules.iter().find_map(of_rule).or_else(legacy_tracking))
+    Ok(of_nftables(tracks)?.pop_first().or_else(legacy_tracking))
+}
+
+/// What in the calling thread's network namespace has the kernel forward without asking at netfilter, each in words, and each once.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn past_netfilter() -> io::Result<Vec<String>> {
+    Ok(of_nftables(goes_past)?.into_iter().collect())
+}
+
+/// What rules of nftables do, as [`of_nft_rule`] says.
+fn of_nftables(does: impl Fn(&str, &str) -> Option<&'static str>) -> io::Result<BTreeSet<String>> {
+    match dump(NETLINK_NETFILTER, GET_NFT_RULE, &[0; NFT_HEADER]) {
+        Ok(rules) => {
+            Ok(rules.iter().filter_map(|rule| of_nft_rule(rule.get(NFT_HEADER..)?, &does)).collect())
+        }
+        // A kernel without nftables has no rules of it.
+        Err(error) if is_unknown(&error) => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn legacy_tracking() -> Option<String> {
@@ -217,6 +225,10 @@ fn translates(expression: &str, extension: &str) -> Option<&'static str> {
     EXPRESSIONS.iter().chain(&TARGETS).find(known).map(|(_, does)| *does)
 }
 
+fn goes_past(expression: &str, _: &str) -> Option<&'static str> {
+    (expression == FLOWTABLE.0).then_some(FLOWTABLE.1)
+}
+
 fn tracks(expression: &str, extension: &str) -> Option<&'static str> {
     (TRACKING.contains(&expression) || TRACKING_EXTENSIONS.contains(&extension))
         .then_some("tracks connections")
@@ -249,6 +261,32 @@ mod tests {
 
     fn nft(rules: &str) -> Vec<String> {
         in_namespace("others", |namespace| drop(namespace.run("nft", &[&format!("{rules}\n")])))
+    }
+
+    /// A rule as the kernel lists it, of one expression: not every kernel has flowtables.
+    #[test]
+    fn a_flowtable_is_known_by_its_rule() {
+        let attribute = |number: u16, value: &[u8]| {
+            let length = value.len() as u16 + 4;
+            let mut bytes = [&length.to_ne_bytes()[..], &number.to_ne_bytes(), value].concat();
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        for (name, wanted) in [
+            (
+                "flow_offload",
+                Some("the chain `c` of the table `f` (nftables) forwards past the hooks (flowtable)"),
+            ),
+            ("masq", None),
+        ] {
+            let expression = attribute(EXPRESSION_NAME, format!("{name}\0").as_bytes());
+            let rule = [
+                attribute(RULE_TABLE, b"f\0"),
+                attribute(RULE_CHAIN, b"c\0"),
+                attribute(RULE_EXPRESSIONS, &attribute(1, &expression)),
+            ];
+            assert_eq!(of_nft_rule(&rule.concat(), goes_past).as_deref(), wanted, "{name}");
+        }
     }
 
     #[test]

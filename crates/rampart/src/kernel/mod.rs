@@ -177,7 +177,7 @@ impl Kernel {
             carries,
             took_over,
             takes_what_is_down: false,
-            passed: Passed::start(),
+            passed: Passed::start(policy.settings.forwarding),
             continuing: if took_over { Continuing::after_another() } else { Continuing::default() },
         };
         Ok((kernel, note))
@@ -563,12 +563,12 @@ impl DataPlane for Kernel {
                 "half-open connections fill half of `half_open`: the firewall answers SYNs itself (`syn_proxy`)".to_owned(),
             );
         }
+        found.extend_from_slice(self.passed.troubles());
         if self.kernel_forwards() {
             return Ok(found);
         }
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
-        found.extend_from_slice(self.passed.troubles());
         found.extend(on.into_iter().map(|switch| {
             let name = forwarding::dotted(switch);
             format!("{name} was turned on: if the firewall dies, the kernel forwards everything; `sysctl -w {name}=0`")

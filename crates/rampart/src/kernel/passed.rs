@@ -1,7 +1,8 @@
 //! What others set up in this network namespace while the firewall forwards: it would go past that, as `up` says of what is there before it
-//! starts. Nothing is done about it but to say so.
+//! starts. Where the kernel forwards, what goes past the firewall, whenever that was set up. Nothing is done about it but to say so.
 
 use dataplane::others;
+use policy::settings::Forwarding;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ const EACH: Duration = Duration::from_secs(5);
 
 /// What is gone past.
 pub(super) struct Passed {
+    forwarding: Forwarding,
     /// When the firewall started; `up` went past it because of `--force`.
     accepted: Vec<String>,
     /// The same of what tracks connections, of which `up` said what it costs.
@@ -24,17 +26,24 @@ pub(super) struct Passed {
 
 impl Passed {
     /// Whatever is there now is known to whoever starts the firewall.
-    pub(super) fn start() -> Self {
-        let accepted = others::found().unwrap_or_default();
-        let tracking = others::tracking().unwrap_or_default();
-        Self { accepted, tracking, since: Vec::new(), looked: Instant::now() }
+    pub(super) fn start(forwarding: Forwarding) -> Self {
+        let (accepted, tracking, since) = match forwarding {
+            Forwarding::Fast => {
+                (others::found().unwrap_or_default(), others::tracking().unwrap_or_default(), vec![])
+            }
+            Forwarding::Kernel => (vec![], None, not_asked(others::past_netfilter())),
+        };
+        Self { forwarding, accepted, tracking, since, looked: Instant::now() }
     }
 
-    /// What was set up since then, each with what to do.
+    /// What was set up since then, or goes past the firewall, each with what to do.
     pub(super) fn troubles(&mut self) -> &[String] {
         if self.looked.elapsed() >= EACH {
             self.looked = Instant::now();
-            self.since = self.as_troubles(others::found(), others::tracking());
+            self.since = match self.forwarding {
+                Forwarding::Fast => self.as_troubles(others::found(), others::tracking()),
+                Forwarding::Kernel => not_asked(others::past_netfilter()),
+            };
         }
         &self.since
     }
@@ -60,5 +69,38 @@ impl Passed {
         let tracking = tracking.filter(|_| self.tracking.is_none());
         let lost = tracking.map(|what| format!("{what}: it was set up since `up`, and {FRAGMENTS_LOST}"));
         passed.chain(lost).collect()
+    }
+}
+
+/// What the kernel forwards without asking.
+fn not_asked(found: io::Result<Vec<String>>) -> Vec<String> {
+    let as_trouble = |what: String| {
+        format!(
+            "{what}: the firewall is not asked about packets of the connections in it, so it neither follows them nor ends them under \
+             another policy; take the rule away"
+        )
+    };
+    match found {
+        Ok(found) => found.into_iter().map(as_trouble).collect(),
+        Err(error) => vec![format!("cannot find out who forwards past netfilter here: {error}")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_forwards_without_asking_is_named_with_what_to_do() {
+        let said = not_asked(Ok(vec!["the chain `c`".to_owned()]));
+        assert!(
+            said.len() == 1
+                && said[0].starts_with("the chain `c`: ")
+                && said[0].ends_with("take the rule away"),
+            "{said:?}"
+        );
+        assert!(not_asked(Ok(vec![])).is_empty());
+        let said = not_asked(Err(io::Error::other("no answer")));
+        assert!(said.len() == 1 && said[0].ends_with("no answer"), "{said:?}");
     }
 }
