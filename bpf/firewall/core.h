@@ -138,8 +138,8 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 			return *over ? VERDICT_NEXT : verdict;
 	} else if (flow->protocol == PROTOCOL_TCP) {
 		reason = track(ctx, p, flow, hook);
-		/* A reset on another core may have closed it since it was looked at. */
-		if (reason == REASON_TCP_STATE && is_opening(p) && is_closed(flow->state))
+		/* Another core may have closed it since it was looked at: no SYN does, whatever was made of this one. */
+		if (is_opening(p) && is_closed(flow->state))
 			return clear_over(p, flow, over);
 		if (reason)
 			return drop(p, reason);
@@ -343,10 +343,11 @@ static __always_inline int keep_fragment_at(void *ctx, struct packet *p, const e
 static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
 {
 	enum related related;
-	__u8 way = p->to;
 	int reason;
 
 	*judge = 0;
+	/* The zone, which only the kernel's own forwarding has chosen yet: there are no places of interfaces there. */
+	p->way = p->to;
 	if (p->flags & PACKET_LATER_FRAGMENT) {
 		reason = meet_datagram(p);
 		if (reason == REASON_FRAGMENT_UNKNOWN && hook != HOOK_NETFILTER && await_first(p)) {
@@ -357,9 +358,6 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		}
 		if (reason)
 			return drop(p, reason);
-		/* The kernel sends it to another zone than its first fragment. */
-		if ((hook == HOOK_NETFILTER || hook == HOOK_OUT) && p->to != way)
-			return drop(p, REASON_FLOW_ZONE);
 		related = RELATED_FRAGMENT;
 	} else {
 		related = relate_at(ctx, p, hook);
@@ -371,19 +369,22 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		related = RELATED_NOT;
 		p->flags &= ~PACKET_TRANSLATED;
 		p->gateway = 0;
-		p->to = way;
+		p->to = p->way;
 	}
+	/* The kernel sends it to another zone than its receiver's. */
+	if ((hook == HOOK_NETFILTER || hook == HOOK_OUT) && (related == RELATED_PASSES || related == RELATED_FRAGMENT) && p->to != p->way &&
+	    !may_go_elsewhere(p, p->way))
+		return drop(p, REASON_FLOW_ZONE);
 	switch (related) {
 	case RELATED_PASSES:
-		/* The kernel sends it to another zone than its receiver's. */
-		if (hook == HOOK_NETFILTER && p->to != way)
-			return drop(p, REASON_FLOW_ZONE);
 		reason = check_source(ctx, p, hook);
 		if (reason)
 			return drop(p, reason);
 		tally(TALLY_RELATED, 1);
+		p->is_beside = 1;
 		return VERDICT_NEXT;
 	case RELATED_FRAGMENT:
+		p->is_beside = 1;
 		return VERDICT_NEXT;
 	case RELATED_FALSE:
 		return drop(p, REASON_ICMP_UNRELATED);
@@ -404,6 +405,11 @@ __noinline int forward_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? forward(ctx, p, HOOK_TC) : VERDICT_DROP;
 }
 
+static __always_inline enum verdict forward_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	return hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
+}
+
 /* Up to the kernel, out of it, or to another interface. */
 static __always_inline enum verdict send(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -421,7 +427,10 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 		tally_forwarded(p->ip_bytes);
 		return VERDICT_UP;
 	}
-	verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
+	verdict = forward_at(ctx, p, hook);
+	/* The route of what accompanies a flow may lead to another zone than its receiver is known to be in. */
+	if (verdict == VERDICT_ELSEWHERE && p->is_beside && may_go_elsewhere(p, p->to))
+		verdict = forward_at(ctx, p, hook);
 	return verdict == VERDICT_ELSEWHERE ? drop(p, REASON_FLOW_ZONE) : verdict;
 }
 
@@ -542,12 +551,15 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	verdict = follow(ctx, p, flow, &over, hook);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
-	if (over)
+	if (over) {
+		/* Where the flow that is over went says nothing about where another one goes. */
+		p->to = hook == HOOK_OUT || hook == HOOK_NETFILTER ? way : NO_ZONE;
 		return begin_anew(ctx, p, hook);
-	if (hook == HOOK_OUT || hook == HOOK_NETFILTER)
-		p->to = way;
+	}
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
+	if (hook == HOOK_OUT || hook == HOOK_NETFILTER)
+		p->to = way;
 	return send_of_flow(ctx, p, flow, hook);
 }
 

@@ -75,7 +75,8 @@ struct packet {
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
 	__u8 side;		/* the end of the flow that sent it: 0 or 1 */
 	__u8 action;		/* enum action, once judged */
-	__u8 scale;		/* window shift of a SYN */
+	__u8 scale : 4;		/* window shift of a SYN */
+	__u8 is_beside : 1;	/* it accompanies a flow, and is not of it */
 	__u8 port;		/* the interface's place in `ports` */
 	__u32 row;		/* deciding row and 1; 0: default of the zone pair; ROW_LIST: a list of addresses */
 	__u32 slot;		/* counter of the deciding rule or list, or NO_SLOT */

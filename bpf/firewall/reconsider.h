@@ -75,12 +75,20 @@ static __always_inline int judge_again(void *ctx, struct packet *p, struct flow 
 	return reconsider_gateways(p, flow, hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow));
 }
 
-/* Whether the policy refuses a flow by now, whose responder would be in the zone `p->to`. There is no room on the stack for more. */
-__noinline int is_refused(struct packet *p, struct flow *flow)
+/* Whether the policy refuses the flow that a packet accompanies by now, if one end of it were in the zone `p->to`. There is no room on the stack for
+ * more. */
+__noinline int is_refused(struct packet *p, __u32 end)
 {
+	struct flow *flow = p ? lookup(&flows, p->record & RECORD_MASK) : 0;
+	__u32 initiator;
+	__u8 from, to;
+
 	if (!p || !flow)
-		return 0;
-	judge_flow_to(p, flow, flow->zone[flow->initiator & 1], p->to, true);
+		return 1;
+	initiator = flow->initiator & 1;
+	from = (end & 1) == initiator ? p->to : flow->zone[initiator];
+	to = (end & 1) == initiator ? flow->zone[initiator ^ 1] : p->to;
+	judge_flow_to(p, flow, from, to, true);
 	if (!p->generation)
 		return 0;
 	return p->action != ACTION_ALLOW || (is_of_gateway(flow) && gateway_of_rule(p) != gateway_of(flow));
@@ -99,9 +107,22 @@ static __always_inline bool is_about_refused(void *ctx, struct packet *p, const 
 	p->to = flow->zone[(flow->initiator & 1) ^ 1];
 	if (hook != HOOK_NETFILTER && is_of_gateway(flow))
 		p->to = hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow);
-	refused = is_refused(p, flow);
+	refused = is_refused(p, flow->initiator ^ 1);
 	p->to = to;
 	return refused;
+}
+
+/*
+ * Whether what accompanies a flow may go to a zone in which its receiver is not known to be: its route has moved, or an initiator sends by one
+ * zone and is reached by another. The policy says so, as of the flow's own packets (send_of_flow()), but nothing ends by it.
+ */
+static __always_inline bool may_go_elsewhere(struct packet *p, __u8 zone)
+{
+	/* Of a datagram of no flow the policy was asked about one zone. */
+	if (p->flags & PACKET_LATER_FRAGMENT && p->flags & PACKET_STATELESS && !(p->flags & PACKET_TRANSLATED))
+		return false;
+	p->to = zone;
+	return !is_refused(p, p->side ^ 1);
 }
 
 #endif

@@ -109,12 +109,10 @@ static __always_inline bool quoted_ports(const struct frame *f, struct packet *q
 }
 
 /* An error comes from where the quoted packet went, or from the firewall's own kernel, which gives up neighbours that do not
- * answer. */
+ * answer. To which zone that sends it, accompany() looks at. */
 static __always_inline bool is_from_there(const struct packet *p, const struct flow *flow, __u32 sender)
 {
-	if (p->flags & PACKET_FROM_SELF)
-		return p->to == flow->zone[sender];
-	return p->from == flow->zone[sender ^ 1];
+	return p->flags & PACKET_FROM_SELF || p->from == flow->zone[sender ^ 1];
 }
 
 /* Turns a packet into one that goes the other way. By itself, because the stack is short. */

@@ -240,6 +240,43 @@ fn needs_root_a_flow_whose_route_moves_is_judged_where_it_goes() {
     }
 }
 
+/// An initiator that sends by one zone and is reached by another: errors about its flow go where the flow's packets may.
+#[test]
+fn needs_root_an_error_goes_where_the_packets_of_its_flow_may() {
+    const BACK: &str = r#"
+[[rules]]
+name = "asks"
+from = "outside"
+to = "inside"
+service = ["udp/8", "udp/9"]
+action = "allow"
+
+[[rules]]
+name = "is-reached"
+from = "tunnel"
+to = "inside"
+service = "udp/9"
+action = "allow"
+"#;
+    let (mut bed, Interfaces([inside, outside, tunnel])) = bed(&format!("{TWO_WAYS}{BACK}"));
+    let namespace = Arc::clone(bed.namespace());
+    namespace.within(|| bed.firewall_mut().ports.attach("side0", "tunnel", Hook::Netfilter).unwrap());
+    for ([client, host], unreachable) in
+        [(["192.0.2.1", "198.18.1.2"], "icmp 3/1"), (["2001:db8::1", "2001:2:0:1::2"], "icmp 1/3")]
+    {
+        for (port, expected) in [(9, "up"), (8, "flow-zone")] {
+            let question = format!("{client} > {host} udp 5>{port}");
+            let mut ask = |words: &str, interfaces: [u32; 2]| {
+                bed.ask(Place::Forward, interfaces, &testkit::packet::frame(words)).words()
+            };
+            let error = format!("{host} > {client} {unreachable} about {{ {question} }}");
+            assert_eq!(ask(&question, [outside, inside]), "up");
+            assert_eq!(ask(&error, [inside, outside]), "up", "{question}");
+            assert_eq!(ask(&error, [inside, tunnel]), expected, "{question}");
+        }
+    }
+}
+
 /// Neighbour discovery is the business of a link. A packet that is being forwarded comes from elsewhere, whatever it says.
 #[test]
 fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
@@ -291,6 +328,8 @@ fn needs_root_a_fragment_whose_route_has_moved_to_another_zone_is_dropped() {
         assert_eq!(ask("udp 5>7", [inside, tunnel]), "up");
         assert_eq!(ask("id=10 more udp 5>7 data=16 says=100", [inside, outside]), "up");
         assert_eq!(ask("id=10 offset=24 protocol=17 data=76", [inside, outside]), "up");
+        // What begins another datagram is judged where it goes.
+        assert_eq!(ask("id=11 more udp 5>6 data=16 says=100", [inside, outside]), "default-deny");
     }
 }
 

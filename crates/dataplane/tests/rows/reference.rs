@@ -183,7 +183,7 @@ impl Reference {
     fn allow(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
         if seen.is_later_part() {
             let Some(to) = self.meet_datagram(from, seen)? else { return dropped("fragment-unknown") };
-            return self.outlive(from, seen).map(|()| to);
+            return self.outlive(from, to, seen);
         }
         if seen.icmp == Some(Icmp::Error) {
             if let Some(to) = self.accompany_quoted(from, seen, frame)? {
@@ -194,9 +194,7 @@ impl Reference {
             if let Some((flow, side)) = self.find(seen.protocol, ends) {
                 let verdict = decide(&self.policy, &flow.asked, self.at);
                 if verdict.action != Action::Allow {
-                    self.flows.retain(|f| {
-                        f.protocol != seen.protocol || f.ends != ends && f.ends != [ends[1], ends[0]]
-                    });
+                    self.end_flow(seen.protocol, ends);
                     return refuse(&verdict, seen, frame);
                 }
                 if flow.zones[side] != from {
@@ -209,10 +207,35 @@ impl Reference {
                 let answers = side == 1 && seen.tcp_flags & TCP_KIND == SYN | 0x10;
                 let again = side == 0 && seen.tcp_flags & TCP_KIND == SYN;
                 assert!(seen.protocol != 6 || again || answers, "what follows is a row of tcp.txt");
-                return Ok(flow.zones[side ^ 1]);
+                let reached = self.reach(flow, side ^ 1);
+                return reached.or_else(|verdict| {
+                    self.end_flow(seen.protocol, ends);
+                    refuse(&verdict, seen, frame)
+                });
             }
         }
         self.admit(from, seen, frame)
+    }
+
+    fn end_flow(&mut self, protocol: u8, ends: Ends) {
+        self.flows.retain(|f| f.protocol != protocol || f.ends != ends && f.ends != [ends[1], ends[0]]);
+    }
+
+    /// The zone by which an end of a flow is reached. If that is not the one that it is known to be in, the policy is asked about the flow as if
+    /// the end were there; what it says is the error.
+    fn reach(&self, flow: &Flow, end: usize) -> Result<ZoneId, Verdict> {
+        let Way::Link { zone, .. } = self.way(flow.ends[end].0) else { return Ok(flow.zones[end]) };
+        if zone == flow.zones[end] {
+            return Ok(zone);
+        }
+        let (from, to) = if end == 0 { (zone, flow.zones[1]) } else { (flow.zones[0], zone) };
+        let verdict = decide(&self.policy, &Packet { from, to, ..flow.asked }, self.at);
+        if verdict.action == Action::Allow { Ok(zone) } else { Err(verdict) }
+    }
+
+    /// The same for what only accompanies a flow, by which nothing ends.
+    fn reach_beside(&self, flow: &Flow, end: usize) -> Decided<ZoneId> {
+        self.reach(flow, end).or_else(|_| dropped("flow-zone"))
     }
 
     fn find(&self, protocol: u8, ends: Ends) -> Option<(&Flow, usize)> {
@@ -241,19 +264,21 @@ impl Reference {
     }
 
     /// What follows a first fragment passes as long as its flow does, and what is of no flow as long as the policy that allowed it. Only what
-    /// has ports gets an answer.
-    fn outlive(&self, from: ZoneId, seen: &Seen) -> Decided<()> {
+    /// has ports gets an answer. The zone that it goes to, which was another one than that of its first if a route has moved since.
+    fn outlive(&self, from: ZoneId, to: ZoneId, seen: &Seen) -> Decided<ZoneId> {
         let ends = [seen.source, seen.destination];
         let is_it = |d: &&Datagram| d.is_of(ends, seen.part.unwrap().id, seen.protocol) && d.zones[0] == from;
         let datagram = self.datagrams.iter().rev().find(is_it).unwrap();
         let Some(ends) = datagram.flow else {
-            return if datagram.policy == self.policies { Ok(()) } else { dropped("fragment-unknown") };
+            return if datagram.policy == self.policies { Ok(to) } else { dropped("fragment-unknown") };
         };
-        let Some((flow, _)) = self.find(datagram.protocol, ends) else { return dropped("fragment-unknown") };
+        let Some((flow, side)) = self.find(datagram.protocol, ends) else {
+            return dropped("fragment-unknown");
+        };
         let verdict = decide(&self.policy, &flow.asked, self.at);
         let who = if matches!(verdict.decider, Decider::Default) { "default" } else { "rule" };
         match verdict.action {
-            Action::Allow => Ok(()),
+            Action::Allow => self.reach_beside(flow, side ^ 1),
             Action::Deny => dropped(&format!("{who}-deny")),
             Action::Reject => dropped(&format!("{who}-reject")),
         }
@@ -273,7 +298,10 @@ impl Reference {
         if !reaches_sender || !is_sent {
             return dropped("icmp-unrelated");
         }
-        Ok((!is_refused).then_some(flow.zones[side]))
+        if is_refused {
+            return Ok(None);
+        }
+        self.reach_beside(flow, side).map(Some)
     }
 
     /// The same of a later fragment: by its datagram, and not of TCP, where nothing shows that its sender has seen the segment.
