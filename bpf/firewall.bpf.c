@@ -160,6 +160,8 @@ int firewall_out(struct __sk_buff *ctx)
 		p.family = family_of_type(ctx->protocol);
 	}
 	verdict = counted(&p, filter(ctx, &p, HOOK_OUT));
+	if (verdict == VERDICT_SENT)
+		return TCX_REDIRECT;
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 

@@ -143,7 +143,8 @@ static __always_inline bool is_answerable(const struct answer_room *room, const 
 	if (p->family == 4 ? !may_be_source_v4(p->source[0]) || bpf_ntohl(p->destination[0]) >> 28 >= 0xe
 			   : !is_unicast_v6(p->source) || !is_unicast_v6(p->destination))
 		return 0;
-	if (is_from_nobody(p))
+	/* What the firewall's own programs send under addresses of others, as a transparent proxy does, would be answered to those. */
+	if (is_from_nobody(p) != !!(p->flags & PACKET_FROM_SELF))
 		return 0;
 	if (p->family == 4 && p->protocol == PROTOCOL_ICMP)
 		return transport < bytes && is_icmp_query(type);
@@ -154,17 +155,19 @@ static __always_inline bool is_answerable(const struct answer_room *room, const 
 	return 1;
 }
 
-/* Copies the Ethernet header with its addresses turned to `to`; refuses one that was for many. */
-static __always_inline int turn_ethernet(void *ctx, enum hook hook, __u32 link_bytes, __u16 *to)
+/* Copies the Ethernet header with its addresses turned to `to`, or with those of the loopback interface, which are none, if the firewall itself sent
+ * the packet; refuses one that was for many. */
+static __always_inline int turn_ethernet(void *ctx, const struct packet *p, enum hook hook, __u16 *to)
 {
-	__u16 *from = hook_data(ctx, hook);
+	__u16 *from = hook_data(ctx, hook), keeps = p->flags & PACKET_FROM_SELF ? 0 : 0xffff;
+	__u32 link_bytes = p->network;
 	void *end = hook_end(ctx, hook);
 
 	if ((void *)(from + 7) > end || from[0] & bpf_htons(0x0100))
 		return -1;
 	for (int i = 0; i < 3; i++) {
-		to[i] = from[3 + i];
-		to[3 + i] = from[i];
+		to[i] = from[3 + i] & keeps;
+		to[3 + i] = from[i] & keeps;
 	}
 	for (__u32 i = 6; i < MAX_LINK_BYTES / 2; i++) {
 		if (i >= link_bytes / 2 || (void *)(from + i + 1) > end)
@@ -217,13 +220,17 @@ static __always_inline int answer_write(void *ctx, enum hook hook, const struct 
 	return hook_store(ctx, hook, room->head + from, size) ? -1 : 0;
 }
 
-/* The same of an answer, and sends it back. */
+/* The same of an answer, and sends it back: to the firewall's own programs by the loopback interface, where nobody judges it. */
 static __always_inline enum answered answer_send(void *ctx, const struct packet *p, enum hook hook,
 						 const struct answer_room *room, __u32 start, __u32 bytes)
 {
+	bool comes_in = hook == HOOK_TC && p->flags & PACKET_FROM_SELF;
+	long action;
+
 	if (answer_write(ctx, hook, room, start, bytes))
 		return ANSWER_FAILED;
-	return hook_redirected(hook, bpf_redirect(p->ifindex, 0)) ? ANSWER_SENT : ANSWER_FAILED;
+	action = comes_in ? bpf_redirect(LOOPBACK_IFINDEX, BPF_F_INGRESS) : bpf_redirect(p->ifindex, 0);
+	return hook_redirected(hook, action) ? ANSWER_SENT : ANSWER_FAILED;
 }
 
 /* Bytes of the packet, not of the frame, which may be padded. A whole number of words. */
@@ -247,7 +254,7 @@ static __always_inline __u32 answer_begin(void *ctx, const struct packet *p, enu
 	barrier_var(start);
 	if (start <= HEAD_BYTES - MAX_LINK_BYTES && bytes >= IPV4_BYTES && bytes <= MAX_QUOTE_V6 &&
 	    !hook_load(ctx, hook, p->network, room->quote, bytes) && is_answerable(room, p, bytes) &&
-	    !turn_ethernet(ctx, hook, p->network, (void *)room->head + start))
+	    !turn_ethernet(ctx, p, hook, (void *)room->head + start))
 		return bytes;
 	return 0;
 }

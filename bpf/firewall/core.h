@@ -55,6 +55,13 @@ static __always_inline enum verdict answer_refusal(void *ctx, struct packet *p, 
 	return drop(p, reason);
 }
 
+/* Whether a packet may have an answer. Of the firewall's own one that leaves by a link without Ethernet headers has none: no frame could
+ * come in by the loopback interface in its place. */
+static __always_inline bool has_answer(const struct packet *p, const enum hook hook)
+{
+	return hook != HOOK_OUT || p->network >= ETHERNET_BYTES;
+}
+
 /* Drops what the policy refuses, and answers the sender if its rule says so. Who asks everybody on a link has no answer, by whatever frame he
  * does (RFC 1122 section 3.2.2): it would come from an address that nobody has. */
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
@@ -64,7 +71,7 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	restore_acknowledgement(p);
 	if (p->extras)
 		note_refused(p);
-	if (p->action == ACTION_REJECT && !is_from_self(p, hook) && !is_for_group(p))
+	if (p->action == ACTION_REJECT && has_answer(p, hook) && !is_for_group(p))
 		return answer_refusal(ctx, p, hook, refusal_of(p));
 	return drop(p, refusal_of(p));
 }
@@ -79,12 +86,17 @@ __noinline int refuse_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? refuse(ctx, p, HOOK_TC) : VERDICT_DROP;
 }
 
+__noinline int refuse_out(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? refuse(ctx, p, HOOK_OUT) : VERDICT_DROP;
+}
+
 static __always_inline enum verdict refuse_at(void *ctx, struct packet *p, const enum hook hook)
 {
 	if (hook == HOOK_NETFILTER)
 		return refuse(ctx, p, HOOK_NETFILTER);
 	if (hook == HOOK_OUT)
-		return refuse(ctx, p, HOOK_OUT);
+		return refuse_out(ctx, p);
 	return hook == HOOK_XDP ? refuse_xdp(ctx, p) : refuse_tc(ctx, p);
 }
 
@@ -172,7 +184,7 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
  */
 static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
 {
-	if (whole_tick() >= settings.strangers_until || is_from_self(p, hook))
+	if (whole_tick() >= settings.strangers_until || !has_answer(p, hook))
 		return drop(p, REASON_TCP_NO_FLOW);
 	return answer_refusal(ctx, p, hook, REASON_TCP_NO_FLOW);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * ICMP and ICMPv6 errors about the packet in hand (RFC 792, RFC 1812 section 4.3, RFC 4443), from the firewall's own address
- * on the interface where it came in. A bridge has no address and answers by that of the host that the packet was for.
+ * on the interface where it came in. A bridge has no address and answers by that of the host that the packet was for; so does the firewall to its own
+ * programs, because a kernel takes nothing that comes in with an address of its own.
  */
 #ifndef RAMPART_FIREWALL_ICMP_ERROR_H
 #define RAMPART_FIREWALL_ICMP_ERROR_H
@@ -119,7 +120,7 @@ static __always_inline enum answered send_error(void *ctx, struct packet *p, enu
 
 	if (!quote)
 		return ANSWER_FORBIDDEN;
-	if (across(p)) {
+	if (across(p) || p->flags & PACKET_FROM_SELF) {
 		own.v4 = p->destination[0];
 		for (int i = 0; i < 4; i++)
 			own.v6[i] = p->destination[i];

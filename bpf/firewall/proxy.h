@@ -137,7 +137,7 @@ static __always_inline int become_segment(void *ctx, struct packet *p, const enu
 	struct proxy_room *own = proxy_room();
 
 	barrier_var(start);
-	if (!room || !own || start > HEAD_BYTES - MAX_LINK_BYTES || turn_ethernet(ctx, hook, p->network, (void *)room->head + start))
+	if (!room || !own || start > HEAD_BYTES - MAX_LINK_BYTES || turn_ethernet(ctx, p, hook, (void *)room->head + start))
 		return -1;
 	write_segment(room, p, &own->segment, is_back);
 	if (answer_write(ctx, hook, room, start, p->network + headers))

@@ -3,7 +3,7 @@
  * Answers where the kernel forwards. A program that netfilter asks can neither write a packet nor send one, so what is refused with an
  * answer goes into a ring, and a thread of the daemon (crates/dataplane/src/refused.rs) runs answer_refused() on it: the same answer as at
  * the other hooks, by the same code, back to the Ethernet address and the interface that the packet came from. It passes neither routes nor
- * netfilter.
+ * netfilter. To this machine's own programs it comes in by the loopback interface.
  *
  * Only so many go into the ring as may be answered, all cores together: what is beyond that is dropped in silence, and counted. The same
  * holds while no daemon says that it is there.
@@ -110,7 +110,7 @@ static __always_inline void fill_ethernet(struct bpf_nf_ctx *ctx, const struct p
 	__builtin_memset(ethernet, 0, sizeof(*ethernet));
 	ethernet->type = bpf_htons(p->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6);
 	/* A VRF says that it is Ethernet, and what came into it may be of any link. */
-	if (ctx->state->in->type != ETHERNET_DEVICE || ctx->skb->network_header - ctx->skb->mac_header < ETHERNET_BYTES)
+	if (p->flags & PACKET_FROM_SELF || ctx->state->in->type != ETHERNET_DEVICE || ctx->skb->network_header - ctx->skb->mac_header < ETHERNET_BYTES)
 		return;
 	from = bpf_rdonly_cast(ctx->skb->head + ctx->skb->mac_header, bpf_core_type_id_kernel(struct ethhdr));
 	for (int i = 0; i < 6; i++) {
@@ -148,7 +148,7 @@ __noinline int hand_refused(struct bpf_nf_ctx *ctx, struct packet *p)
 	fill_ethernet(ctx, p, to);
 	p->ifindex = came_in_by(ctx, p);
 	to->time = bpf_ktime_get_ns();
-	to->ifindex = p->ifindex;
+	to->ifindex = p->flags & PACKET_FROM_SELF ? LOOPBACK_IFINDEX : p->ifindex;
 	to->bytes = ETHERNET_BYTES + bytes;
 	p->network = ETHERNET_BYTES;
 	p->transport += ETHERNET_BYTES;
@@ -205,7 +205,7 @@ static __always_inline int answer_handed(struct __sk_buff *ctx)
 	p.frame_bytes = ctx->len - sizeof(p);
 	if (write_asked(ctx, &p) || answer_reject(ctx, &p, HOOK_TC, REASON_NONE) != VERDICT_SENT)
 		return TCX_DROP;
-	return bpf_clone_redirect(ctx, ctx->ifindex, 0) ? TCX_DROP : TCX_NEXT;
+	return bpf_clone_redirect(ctx, ctx->ifindex, p.flags & PACKET_FROM_SELF ? BPF_F_INGRESS : 0) ? TCX_DROP : TCX_NEXT;
 }
 
 #endif

@@ -333,6 +333,12 @@ const REFUSING: &str = "
     to = ['self', 'outside', 'containers']
     service = ['tcp/23', 'udp/23', 'tcp/81', 'udp/81', 'tcp/9001', 'udp/9001']
     action = 'reject'
+    [[rules]]
+    name = 'refused-to-itself'
+    from = 'self'
+    to = 'containers'
+    service = ['tcp/81', 'udp/81']
+    action = 'reject'
 ";
 
 /// The same of nftables; and a datagram's port that leads to the container.
@@ -347,6 +353,11 @@ const REFUSING_NFTABLES: &str = "
             type filter hook input priority 0;
             tcp dport 23 reject with tcp reset
             udp dport 23 reject with icmpx admin-prohibited
+        }
+        chain output {
+            type filter hook output priority 0;
+            tcp dport 81 reject with tcp reset
+            udp dport 81 reject with icmpx admin-prohibited
         }
     }";
 const PUBLISHED_DATAGRAMS: &str = "
@@ -375,7 +386,7 @@ fn needs_root_what_is_refused_is_answered_as_nftables_does() {
     bed.host_of("fw").nft(PUBLISHED_DATAGRAMS);
     let policy = write(&bed, "refusing.toml", &format!("{RULES}{REFUSING}"));
     let asked = |by: &str| {
-        for Addresses { inside, own_inside, outside, own, .. } in FAMILIES {
+        for Addresses { inside, own_inside, outside, own, container } in FAMILIES {
             let prohibited = if inside.starts_with('[') { Errno::EACCES } else { Errno::EHOSTUNREACH };
             for (host, to, what) in [
                 ("in", format!("{outside}:9001"), "forwarded, and masqueraded if it were allowed"),
@@ -386,6 +397,10 @@ fn needs_root_what_is_refused_is_answered_as_nftables_does() {
                 let wanted = [Errno::ECONNREFUSED, prohibited].map(|error| Some(error as i32));
                 assert_eq!(errors_of(bed.host_of(host), &to), wanted, "{by}: {what}, {to}");
             }
+            // A program on the machine hears of its datagram before any answer comes.
+            let wanted = [Errno::ECONNREFUSED, Errno::EPERM].map(|error| Some(error as i32));
+            let to = format!("{container}:81");
+            assert_eq!(errors_of(bed.host_of("fw"), &to), wanted, "{by}: from the machine itself, {to}");
         }
     };
     bed.host_of("fw").nft(REFUSING_NFTABLES);
@@ -393,8 +408,8 @@ fn needs_root_what_is_refused_is_answered_as_nftables_does() {
     bed.host_of("fw").run("nft", &["delete table inet refusing"]);
     let mut firewall = up(&bed, &policy);
     asked("rampart");
-    assert_eq!(bed.counted("answered"), 16);
-    assert_eq!(bed.dropped("rule-reject"), 16, "a packet that is answered is dropped once");
+    until("all are answered", || bed.counted("answered") == 20);
+    assert_eq!(bed.dropped("rule-reject"), 20, "a packet that is answered is dropped once");
     firewall.daemon.signal(Signal::SIGKILL);
     firewall.daemon.end();
     firewall.daemon = bed.up(&policy, "auto");

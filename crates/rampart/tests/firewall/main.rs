@@ -42,6 +42,7 @@ mod unattended;
 mod web;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo, until};
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -258,6 +259,34 @@ fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
         last.signal(Signal::SIGINT);
         assert_eq!(last.end(), Some(0));
     }
+}
+
+/// What a rule rejects of what the machine's own programs send, they hear of at once. Who sends under the address of another, as a transparent proxy
+/// does, hears nothing, and neither does that other.
+#[test]
+fn needs_root_own_programs_hear_of_what_is_rejected() {
+    const RULE: &str = "[[rules]]\nname = 'own'\nfrom = 'self'\nto = 'outside'\nservice = ['tcp/2525', 'udp/2525']\naction = 'reject'\n";
+    const AS_ANOTHER: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, 19, 1)
+s.bind(('10.81.1.2', 0))
+s.sendto(b'x', ('10.81.2.2', 2525))
+";
+    let bed = Bed::new();
+    for (host, interface, end) in [("fw", "e0", 1), ("out", "x", 2)] {
+        bed.host(host).ip(&format!("address add fd81:2::{end}/64 dev {interface} nodad"));
+    }
+    let _firewall = bed.up(&bed.policy("p.toml", RULE), "tc");
+    for (to, prohibited) in [("10.81.2.2:2525", Errno::EHOSTUNREACH), ("[fd81:2::2]:2525", Errno::EACCES)] {
+        let wanted = [Errno::ECONNREFUSED, prohibited].map(|error| Some(error as i32));
+        assert_eq!(kernel_forwarding::errors_of(bed.host("fw"), to), wanted, "{to}");
+    }
+    let counted = || [bed.dropped("rule-reject"), bed.counted("answered"), bed.counted("forwarded")];
+    assert_eq!(counted(), [4, 4, 0]);
+    bed.host("fw").run("python3", &["-c", AS_ANOTHER]);
+    until("the last one is dropped", || bed.dropped("rule-reject") == 5);
+    assert_eq!(counted(), [5, 4, 0]);
 }
 
 #[test]
