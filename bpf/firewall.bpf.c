@@ -136,14 +136,15 @@ int firewall_tc(struct __sk_buff *ctx)
 	}
 }
 
-/* Beside either hook: what the firewall itself sends. What came in elsewhere was judged there. */
+/* Beside either hook: what the firewall itself sends. What came in elsewhere was judged there, and perhaps not translated yet. */
 SEC("tcx/egress")
 int firewall_out(struct __sk_buff *ctx)
 {
 	struct packet p = { .from = ZONE_SELF, .flags = PACKET_FROM_SELF };
+	bool is_late = ctx->ingress_ifindex;
 	enum verdict verdict;
 
-	if (ctx->ingress_ifindex)
+	if (is_late && !leaves_late(ctx))
 		return TCX_NEXT;
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
@@ -158,6 +159,13 @@ int firewall_out(struct __sk_buff *ctx)
 	if (ports[p.port].is_layer_3) {
 		p.flags |= PACKET_LAYER_3;
 		p.family = family_of_type(ctx->protocol);
+	}
+	if (is_late) {
+		ctx->mark = 0;
+		if (!translate_late(ctx, &p))
+			return TCX_NEXT;
+		count_drop(REASON_UNTRANSLATABLE);
+		return TCX_DROP;
 	}
 	verdict = counted(&p, filter(ctx, &p, HOOK_OUT));
 	if (verdict == VERDICT_SENT)

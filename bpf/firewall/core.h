@@ -422,6 +422,22 @@ static __always_inline enum verdict forward_at(void *ctx, struct packet *p, cons
 	return hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 }
 
+/* Translates a packet that waited for its next hop, by its flow as of this moment. 0, or why it must not leave. */
+__noinline int translate_late(struct __sk_buff *ctx, struct packet *p)
+{
+	struct flow *flow;
+
+	if (!p || parse_tc(ctx, p) != VERDICT_NEXT)
+		return REASON_UNTRANSLATABLE;
+	find_side(p);
+	flow = find_flow(p);
+	if (!flow || !is_translated(flow))
+		return REASON_UNTRANSLATABLE;
+	p->side = sender_of(p, flow);
+	p->flags |= PACKET_TRANSLATED;
+	return translate_at(ctx, p, HOOK_TC);
+}
+
 /* Up to the kernel, out of it, or to another interface. */
 static __always_inline enum verdict send(void *ctx, struct packet *p, const enum hook hook)
 {

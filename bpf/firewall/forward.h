@@ -8,7 +8,8 @@
  *
  * Packets whose next hop has no Ethernet address yet, or whose interface takes no frames from XDP, go by way of the kernel's
  * neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel keeps them
- * while it asks, so the first packet to a neighbour is not lost.
+ * while it asks, so the first packet to a neighbour is not lost. If nobody answers, it says so to the address that a packet comes from; so a
+ * packet whose source has another address outside gets that behind the kernel's neighbours, where it leaves (`firewall_out`).
  */
 #ifndef RAMPART_FIREWALL_FORWARD_H
 #define RAMPART_FIREWALL_FORWARD_H
@@ -23,6 +24,7 @@
 #include "verdict.h"
 
 #define PACKET_FOR_US 0	/* PACKET_HOST of linux/if_packet.h */
+#define HANDED_UNTRANSLATED (1U << 30)	/* beside the interface that XDP hands a frame to: its source is to be translated where it leaves */
 
 /* Where a packet goes: of a translated flow not to where its header says. */
 static __always_inline void find_destination(const struct packet *p, struct address *destination)
@@ -153,6 +155,21 @@ static __always_inline int write_ethernet(void *ctx, const struct packet *p, enu
 	return 0;
 }
 
+/* Whether a packet that has to wait is translated where it leaves, and not before: only its source, whose flow its own header names, and no part of a
+ * datagram. By itself, because the stack is short. */
+__noinline int is_translated_late(struct packet *p)
+{
+	const struct forwarding *now = forwarding_now();
+	const struct flow *flow;
+
+	if (!p || !now || !now->mark[0] || p->family != 4 ||
+	    p->flags & (PACKET_FIRST_FRAGMENT | PACKET_LATER_FRAGMENT | PACKET_MORE_FRAGMENTS | PACKET_ICMP_ERROR))
+		return false;
+	flow = translated_flow(p);
+	return flow && !is_proxied(flow) && flow->address[(p->side & 1) ^ 1] == p->destination[0] &&
+	       flow->port[(p->side & 1) ^ 1] == p->destination_port;
+}
+
 /* Through the kernel's neighbours; the interface goes along in the Ethernet header, which that path writes anew. */
 static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, enum hook hook, const struct route *route)
 {
@@ -163,6 +180,8 @@ static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, e
 		return drop(p, REASON_NEIGHBOURS);
 	tally(TALLY_NO_NEIGHBOUR, 1);
 	if (hook == HOOK_TC) {
+		if (p->is_late && now)
+			((struct __sk_buff *)ctx)->mark = now->mark[0];
 		if (!hook_redirected(hook, bpf_redirect_neigh(route->ifindex, 0, 0, 0)))
 			return drop(p, REASON_REDIRECT);
 		return VERDICT_SENT;
@@ -171,7 +190,7 @@ static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, e
 		return drop(p, REASON_REDIRECT);
 	macs[0] = now->mark[0];
 	macs[1] = now->mark[1];
-	macs[2] = route->ifindex;
+	macs[2] = route->ifindex | (p->is_late ? HANDED_UNTRANSLATED : 0);
 	return write_ethernet(ctx, p, hook, macs) ? drop(p, REASON_TRUNCATED) : VERDICT_UP;
 }
 
@@ -251,8 +270,10 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	/* The kernel makes fragments of it. */
 	if (is_too_long)
 		p->flags |= PACKET_MORE_FRAGMENTS;
+	if (p->flags & PACKET_TRANSLATED && kind == ROUTE_UNRESOLVED)
+		p->is_late = is_translated_late(p);
 	/* Only now: what is answered is quoted to its sender as it came. */
-	if (p->flags & PACKET_TRANSLATED) {
+	if (p->flags & PACKET_TRANSLATED && !p->is_late) {
 		reason = translate_at(ctx, p, hook);
 		if (reason)
 			return drop(p, reason);
@@ -271,10 +292,22 @@ static __always_inline __u32 handed_to(struct __sk_buff *ctx)
 	return macs[0] == now->mark[0] && macs[1] == now->mark[1] ? macs[2] : 0;
 }
 
+/* Whether a packet that leaves has still to be translated. */
+static __always_inline bool leaves_late(const struct __sk_buff *ctx)
+{
+	const struct forwarding *now;
+
+	if (!ctx->mark)
+		return false;
+	now = forwarding_now();
+	return now && ctx->mark == now->mark[0];
+}
+
 /* Sends what XDP has handed on to an interface. */
 static __always_inline int send_handed(struct __sk_buff *ctx, __u32 ifindex)
 {
 	__u32 *macs = (void *)(long)ctx->data;
+	const struct forwarding *now = forwarding_now();
 
 	if (ifindex == LOOPBACK_IFINDEX) {
 		if ((void *)(macs + 2) > (void *)(long)ctx->data_end)
@@ -285,7 +318,9 @@ static __always_inline int send_handed(struct __sk_buff *ctx, __u32 ifindex)
 	}
 	/* The frame is not addressed to us, but the kernel tells senders about dead neighbours only of packets that are. */
 	bpf_skb_change_type(ctx, PACKET_FOR_US);
-	return bpf_redirect_neigh(ifindex, 0, 0, 0);
+	if (ifindex & HANDED_UNTRANSLATED && now)
+		ctx->mark = now->mark[0];
+	return bpf_redirect_neigh(ifindex & ~HANDED_UNTRANSLATED, 0, 0, 0);
 }
 
 #endif

@@ -77,6 +77,7 @@ struct packet {
 	__u8 action;		/* enum action, once judged */
 	__u8 scale : 4;		/* window shift of a SYN */
 	__u8 is_beside : 1;	/* it accompanies a flow, and is not of it */
+	__u8 is_late : 1;	/* its source is translated where it leaves */
 	__u8 port;		/* the interface's place in `ports` */
 	__u32 row;		/* deciding row and 1; 0: default of the zone pair; ROW_LIST: a list of addresses */
 	__u32 slot;		/* counter of the deciding rule or list, or NO_SLOT */

@@ -134,6 +134,26 @@ __noinline int turn(struct packet *p)
 	return 0;
 }
 
+/* The flow of a packet that waited here for its next hop, and that our own kernel quotes: its source is translated where it leaves
+ * (forward.h), so it is quoted as it was sent. */
+static __always_inline struct flow *flow_of_waiting(const struct packet *p, struct packet *quoted)
+{
+	struct flow *flow;
+	__u64 slot;
+
+	if (!(p->flags & PACKET_FROM_SELF))
+		return 0;
+	turn(quoted);
+	find_side(quoted);
+	slot = search_flow(quoted);
+	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	if (!flow || !is_translated(flow))
+		return 0;
+	quoted->record = slot;
+	quoted->side = sender_of(quoted, flow);
+	return flow;
+}
+
 /* The flow of a quoted packet, which is quoted as it left here: the flow of what would answer it. And in it the side that sent the packet; or null. Of a later fragment, which has no ports, by its datagram. */
 static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct packet *p, struct packet *quoted)
 {
@@ -162,7 +182,7 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	if (!flow && f->hook != HOOK_NETFILTER)
 		flow = find_prefixed(quoted);
 	if (!flow)
-		return 0;
+		return f->hook == HOOK_NETFILTER ? 0 : flow_of_waiting(p, quoted);
 	/* Back again: who sent it. */
 	quoted->side = (is_translated(flow) ? sender_of(quoted, flow) : quoted->side) ^ 1;
 	turn(quoted);

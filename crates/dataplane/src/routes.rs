@@ -202,7 +202,10 @@ impl Routes {
         };
         routes.learn_what_is_written();
         routes.change(|words| {
-            words[MARK..MARK + 2].copy_from_slice(&mark);
+            // One that an earlier firewall wrote stays: packets that carry it may be on their way.
+            if words[MARK..MARK + 2] == [0; 2] {
+                words[MARK..MARK + 2].copy_from_slice(&mark);
+            }
             words[ANSWER_INTERVAL..ANSWER_INTERVAL + 2].copy_from_slice(&limits.intervals());
             words[ANSWER_BURST..ANSWER_BURST + 2].copy_from_slice(&[BURST_NS; 2]);
         })?;

@@ -195,11 +195,25 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
+/// Behind the kernel's masquerade, who sends to a neighbour that does not answer hears it.
+fn expect_dead_next_hops(bed: &Bed, what: &str) {
+    for dead in ["10.81.2.99:9000", "[fd81:2::99]:9000"] {
+        let dead: SocketAddr = dead.parse().unwrap();
+        let error = bed.inside("in", || TcpStream::connect_timeout(&dead, answer()).unwrap_err());
+        assert_eq!(error.raw_os_error(), Some(Errno::EHOSTUNREACH as i32), "{what}, {dead}");
+    }
+}
+
 #[test]
 fn needs_root_containers_masquerade_and_published_ports_go_through_the_kernel() {
     let (bed, container) = bed();
+    for family in ["ipv4", "ipv6"] {
+        bed.sysctl(&format!("net/{family}/neigh/e0/retrans_time_ms"), "300");
+    }
+    expect_dead_next_hops(&bed, "before the firewall");
     let policy = write(&bed, "kernel.toml", RULES);
     let firewall = up(&bed, &policy);
+    expect_dead_next_hops(&bed, "with the firewall");
     let status = bed.json(&["status"]);
     assert!(status["interfaces"].as_array().unwrap().iter().all(|at| at["hook"] == "netfilter"), "{status}");
     expect_all(&bed, &container, "at first");

@@ -1,10 +1,13 @@
 //! Translated connections between real stacks, on both hooks: out by masquerade, in by port forwarding, from inside back to inside.
 
 use crate::bed::{
-    Bed, INSIDE, OUTSIDE, Outcome, answer, echo_within, expect_echo, expect_from, serve, until,
+    Bed, INSIDE, OUTSIDE, Outcome, answer, echo_within, expect_echo, expect_from, serve, socket_for, until,
 };
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+use testkit::namespace::Namespace;
 use testkit::slowness;
 
 /// Only the firewall's own link is reachable outside: the host outside has no route back to the one inside.
@@ -114,6 +117,46 @@ fn needs_root_translated_connections_of_real_stacks_on_both_hooks() {
         datagrams(&bed, hook);
         bed.host_of("in").run("ping", &["-c", "2", "-W", "10", OUTSIDE]);
         large_datagrams(&bed, hook);
+    }
+}
+
+/// Whoever sends to a neighbour that does not answer hears it, behind a masquerade too (RFC 1812 section 5.2.7.1); and the first packets to one that does
+/// are not lost, and not seen untranslated.
+#[test]
+fn needs_root_behind_a_masquerade_a_dead_next_hop_is_heard_of_and_the_first_packet_arrives() {
+    for hook in ["tc", "xdp"] {
+        let bed = bed();
+        // The kernel asks three times, and here not for long.
+        let retry = |milliseconds| bed.sysctl("net/ipv4/neigh/e0/retrans_time_ms", milliseconds);
+        retry("100");
+        let _firewall = bed.up(&bed.policy("p.toml", POLICY), hook);
+        expect_unreachable(bed.host_of("in"), "10.81.2.99:9000", hook);
+        retry("1000");
+        let forget = || bed.ip("fw", &["neighbour", "del", OUTSIDE, "dev", "e0"]);
+        let callers = serve_callers(&bed, 9001);
+        forget();
+        let _caller = bed.connect(9001).unwrap();
+        let seen = callers.recv_timeout(patience()).unwrap();
+        assert_eq!(seen.ip().to_string(), "10.81.2.1", "{hook}");
+        forget();
+        datagrams(&bed, hook);
+        assert_eq!(bed.dropped("untranslatable"), 0, "{hook}");
+    }
+}
+
+/// A connection and a datagram of a host hear that there is no way to an address.
+fn expect_unreachable(host: &Namespace, to: &str, what: &str) {
+    let to: SocketAddr = to.parse().unwrap();
+    let connected = host.enter(|| TcpStream::connect_timeout(&to, patience()).unwrap_err());
+    // Without this option a socket of UDP does not say so.
+    let socket = socket_for(host, to);
+    setsockopt(&socket, sockopt::Ipv4RecvErr, &true).unwrap();
+    socket.set_read_timeout(Some(patience())).unwrap();
+    socket.connect(to).unwrap();
+    socket.send(b"x").unwrap();
+    let heard = socket.recv(&mut [0]).unwrap_err();
+    for error in [connected, heard] {
+        assert_eq!(error.raw_os_error(), Some(Errno::EHOSTUNREACH as i32), "{what}, {to}");
     }
 }
 
