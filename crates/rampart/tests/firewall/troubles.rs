@@ -123,3 +123,28 @@ fn needs_root_a_neighbour_that_is_not_there_is_answered_with_an_error() {
         assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{hook}: {error}");
     }
 }
+
+/// The kernel's own errors reach an initiator that sends by one zone and is reached by another, if the policy allows its flow there as well.
+#[test]
+fn needs_root_the_kernels_errors_go_where_the_packets_of_their_flow_may() {
+    const ASKS: &str =
+        "[[rules]]\nname = 'asks'\nfrom = 'outside'\nto = 'inside'\nservice = 'udp/53'\naction = 'allow'\n";
+    const BACK: &str =
+        "[[rules]]\nname = 'back'\nfrom = 'inside'\nto = 'inside'\nservice = 'udp/53'\naction = 'allow'\n";
+    let bed = Bed::new();
+    bed.sysctl("net/ipv4/neigh/e1/retrans_time_ms", "100");
+    bed.ip("out", &["address", "add", "203.0.113.9/32", "dev", "lo"]);
+    bed.ip("fw", &["route", "add", "203.0.113.9", "via", INSIDE]);
+    let _firewall = bed.up(&bed.policy("one.toml", ASKS), "tc");
+    let counted = || [bed.dropped("flow-zone"), bed.counted("related")];
+    for (name, rules, expected) in
+        [("one.toml", ASKS, [1, 0]), ("both.toml", &format!("{ASKS}{BACK}"), [1, 1])]
+    {
+        assert_eq!(bed.rampart(&["apply", &bed.policy(name, rules)]).0, 0, "{name}");
+        let before = counted();
+        let asking = bed.inside("out", || UdpSocket::bind("203.0.113.9:0").unwrap());
+        bed.inside("out", || asking.send_to(b"x", "10.81.1.99:53").unwrap());
+        until("the kernel has given the neighbour up", || counted() != before);
+        assert_eq!(counted(), expected, "{name}");
+    }
+}
