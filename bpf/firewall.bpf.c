@@ -54,6 +54,12 @@ static __always_inline enum verdict enter(void *ctx, struct packet *p, const enu
 	p->from = zone_at(p);
 	if (p->from == NO_ZONE)
 		return drop(p, REASON_NO_ZONE);
+	if (ports[p->port].bridged_to == BRIDGED_TO_MANY) {
+		enum verdict verdict = hook == HOOK_XDP ? choose_way_xdp(ctx, p) : choose_way_tc(ctx, p);
+
+		if (verdict != VERDICT_NEXT)
+			return verdict;
+	}
 	if (hook == HOOK_TC && ports[p->port].is_layer_3 && !put_ethernet(ctx, p))
 		return drop(p, REASON_LENGTH);
 	return filter(ctx, p, hook);

@@ -22,6 +22,12 @@ enum sizes {
 	MAX_ZONES = 64,
 	GATEWAY_PLACES = 32,		/* as many as two policies have together, so that a place never means two gateways at once; a power of two */
 	BRIDGED_TO_NONE = 0xffff,
+	BRIDGED_TO_MANY = 0xfffe,
+	BRIDGE_OTHERS = 15,		/* interfaces of a bridge besides one of them */
+	MAX_SWITCHES = 15,		/* bridges of more than two interfaces: their numbers are four bits of a station's key */
+	STATION_SETS = 2048,		/* of stations on such bridges, 512 KiB; a power of two */
+	STATION_WAYS = 16,		/* stations in a set */
+	STATION_SHARE = 4,		/* of these may be at home at one interface */
 	VLAN_WORDS = 64,
 	ZONE_SELF = 0,
 	NO_ZONE = 255,
@@ -92,6 +98,8 @@ enum reason {
 	REASON_OPTIONS = 50,		/* IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged */
 	REASON_ICMP_REDIRECT = 51,	/* an ICMP redirect: it belongs to one link, and no link believes the next one's */
 	REASON_DESTINATION = 52,	/* a destination that no host has */
+	REASON_STATION = 36,		/* its Ethernet source is at another interface of the bridge, or is nobody's */
+	REASON_FLOOD = 37,		/* more frames for all interfaces of a bridge than one of them may send */
 	/* the policy */
 	REASON_NO_POLICY = 16,
 	REASON_RULE_DENY = 17,

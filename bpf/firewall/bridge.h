@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * A transparent bridge: two interfaces as one wire, on which IP is judged as anywhere, by the zones of the two. What may cross leaves by
- * the other interface as it came, with its Ethernet addresses, its tags and its hop limit. There is nothing to learn: whatever comes in by
- * one is for the other.
+ * the other interface as it came, with its Ethernet addresses, its tags and its hop limit. Of a bridge of two there is nothing to learn: whatever
+ * comes in by one is for the other. One of more is such a wire for each packet (stations.h).
  */
 #ifndef RAMPART_FIREWALL_BRIDGE_H
 #define RAMPART_FIREWALL_BRIDGE_H
@@ -24,10 +24,15 @@ struct {
 	__type(value, struct bridge);
 } bridges SEC(".maps");
 
-/* The other interface's place and 1 of a packet that crosses a bridge; 0 of any other. */
+/* The other interface's place and 1 of a packet that crosses a bridge; 0 of any other. One of more than two is a wire to the interface that
+ * stations.h has found for this packet. */
 static __always_inline __u32 across(const struct packet *p)
 {
-	return p->flags & PACKET_FROM_SELF ? 0 : ports[p->port & (MAX_PORTS - 1)].bridged_to;
+	__u32 other = ports[p->port & (MAX_PORTS - 1)].bridged_to;
+
+	if (p->flags & PACKET_FROM_SELF)
+		return 0;
+	return other == BRIDGED_TO_MANY ? p->way + 1 : other;
 }
 
 static __always_inline bool may_pass(const struct packet *p, enum bridge_passes what)

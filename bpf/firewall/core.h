@@ -19,6 +19,7 @@
 #include "related.h"
 #include "scan.h"
 #include "source.h"
+#include "stations.h"
 #include "tables.h"
 #include "tcp_proof.h"
 #include "watch.h"
@@ -56,10 +57,10 @@ static __always_inline enum verdict answer_refusal(void *ctx, struct packet *p, 
 }
 
 /* Whether a packet may have an answer. Of the firewall's own one that leaves by a link without Ethernet headers has none: no frame could
- * come in by the loopback interface in its place. */
+ * come in by the loopback interface in its place. Nor has a copy: others of the same frame may be allowed. */
 static __always_inline bool has_answer(const struct packet *p, const enum hook hook)
 {
-	return hook != HOOK_OUT || p->network >= ETHERNET_BYTES;
+	return !p->is_copy && (hook != HOOK_OUT || p->network >= ETHERNET_BYTES);
 }
 
 /* Drops what the policy refuses, and answers the sender if its rule says so. Who asks everybody on a link has no answer, by whatever frame he
@@ -132,7 +133,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	__u32 side = p->side & 1, reason;
 	__u8 to = flow->zone[side ^ 1];
 
-	if (flow->zone[side] != p->from)
+	if (flow->zone[side] != p->from && !follow_station(ctx, p, flow, hook))
 		return drop(p, REASON_FLOW_ZONE);
 	if ((!is_seen_now(flow, p) && is_expired(flow, tick_of(p->era, p->tick), 0)) ||
 	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to)))
@@ -359,7 +360,8 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 
 	*judge = 0;
 	/* The zone, which only the kernel's own forwarding has chosen yet: there are no places of interfaces there. */
-	p->way = p->to;
+	if (hook == HOOK_NETFILTER || hook == HOOK_OUT)
+		p->way = p->to;
 	if (p->flags & PACKET_LATER_FRAGMENT) {
 		reason = meet_datagram(p);
 		if (reason == REASON_FRAGMENT_UNKNOWN && hook != HOOK_NETFILTER && await_first(p)) {
@@ -381,7 +383,7 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		related = RELATED_NOT;
 		p->flags &= ~PACKET_TRANSLATED;
 		p->gateway = 0;
-		p->to = p->way;
+		p->to = hook == HOOK_NETFILTER || hook == HOOK_OUT ? p->way : NO_ZONE;
 	}
 	/* The kernel sends it to another zone than its receiver's. */
 	if ((hook == HOOK_NETFILTER || hook == HOOK_OUT) && (related == RELATED_PASSES || related == RELATED_FRAGMENT) && p->to != p->way &&
@@ -559,6 +561,9 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 
 	if (verdict != VERDICT_NEXT)
 		return verdict;
+	/* Each copy of a datagram is put together by itself. */
+	if (p->is_copy)
+		p->fragment_id ^= (p->way + 1) << 16;
 	if (p->flags & PACKET_FIRST_FRAGMENT && (reason = meet_datagram(p)))
 		return drop(p, reason);
 	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR | PACKET_STATELESS))

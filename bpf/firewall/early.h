@@ -106,7 +106,8 @@ __noinline int await_first(struct packet *p)
 	struct datagram_places places;
 	__u64 *waiting;
 
-	if (!p || p->flags & PACKET_FROM_SELF || whole_tick() >= READ_ONCE(early_until))
+	/* A copy would come in once more as the frame for all that it is a copy of. */
+	if (!p || p->is_copy || p->flags & PACKET_FROM_SELF || whole_tick() >= READ_ONCE(early_until))
 		return 0;
 	if (p->network + p->ip_bytes > EARLY_BYTES || !may_keep_of_source(p) || !may_keep_of_all())
 		return 0;

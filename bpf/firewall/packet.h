@@ -57,6 +57,7 @@ struct packet {
 	__u16 flags;
 	__u8 reason;		/* enum reason, once dropped */
 	__u8 is_proxied : 1;	/* a cookie brought it, or it is a segment of the firewall's own */
+	__u8 is_copy : 1;	/* of a frame that goes to several interfaces of a bridge: judged for one of them, whose place `way` is (stations.h) */
 	__u8 gateway : 6;	/* the transparent gateway that it is for, although its destination is somebody else's, as in EXTRA_GATEWAY; or 0 */
 	__be16 selector;	/* what the policy calls selector: destination port or ICMP type << 8 | code */
 	__u8 ttl;		/* TTL or hop limit */
@@ -69,7 +70,7 @@ struct packet {
 	__u16 fragment_start;	/* where in the frame the part of the datagram begins that a fragment has */
 	__u16 window;		/* as in the header */
 	__u8 era;		/* of `tick`, as in struct flow */
-	__u8 way;		/* the place in `ports` of the interface that a new flow leaves by */
+	__u8 way;		/* the place in `ports` of the interface that a new flow leaves by; on a bridge of more than two that any packet does */
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */

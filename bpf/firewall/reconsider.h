@@ -35,6 +35,27 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	return VERDICT_DROP;
 }
 
+/* The same of a flow whose sender is in another zone than before. Unlike above the flow stays if the policy refuses: whether it was the sender is not
+ * known for sure. */
+__noinline int reconsider_sender(struct packet *p, struct flow *flow)
+{
+	__u8 zones[2];
+	__u32 mark;
+
+	if (!p || !flow)
+		return VERDICT_DROP;
+	mark = READ_ONCE(flow->mark);
+	zones[0] = p->side & 1 ? flow->zone[0] : p->from;
+	zones[1] = p->side & 1 ? p->from : flow->zone[1];
+	judge_flow(p, flow, zones);
+	if (!p->generation || p->action != ACTION_ALLOW)
+		return VERDICT_DROP;
+	tally(TALLY_JUDGED_AGAIN, 1);
+	mark_again(p, flow, mark);
+	flow->generation = p->generation;
+	return VERDICT_NEXT;
+}
+
 /* The same of a flow that the gateway has taken, by the zone that it would lead to. It is gone as well if it is that gateway's no more. */
 __noinline int reconsider_gateways(struct packet *p, struct flow *flow, __u32 zone)
 {

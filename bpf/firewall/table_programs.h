@@ -16,6 +16,8 @@ struct {
 	enum reason reason;
 	enum tally tally;
 	enum bridge_passes bridge_passes;
+	enum station_bits station_bits;
+	struct station_set stations;
 	enum action action;
 	enum flow_state state;
 	enum budget budget;

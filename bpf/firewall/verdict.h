@@ -28,6 +28,7 @@ enum verdict {
 	VERDICT_SENT = 3,	/* redirected: XDP_REDIRECT, TC_ACT_REDIRECT */
 	VERDICT_KEPT = 5,	/* given to user space, which sends it in once more (early.h) */
 	VERDICT_ANEW = 6,	/* of follow_proxied(): the flow is no more, and the packet may open another */
+	VERDICT_COPIED = 7,	/* its copies for the other interfaces of a bridge come in once more, and are judged then (stations.h) */
 	VERDICT_ELSEWHERE = 4,	/* of forward(): the route leads to another zone than the packet may go to, which is now p->to */
 };
 

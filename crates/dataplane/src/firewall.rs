@@ -185,6 +185,7 @@ impl Firewall {
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
             bridge_map: handle(&maps.bridges)?,
+            station_map: handle(&maps.stations)?,
             bridges: Vec::new(),
             link_addresses: LinkAddresses::of(handle(&maps.link_addresses)?, handle(&maps.bss)?)?,
             programs,

@@ -65,6 +65,8 @@ Reason of reason {
     Options = REASON_OPTIONS, "options": "IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged";
     IcmpRedirect = REASON_ICMP_REDIRECT, "icmp-redirect": "an ICMP redirect, which no router forwards and the firewall does not believe";
     Destination = REASON_DESTINATION, "destination": "a destination that no host has: 0.0.0.0/8, the loopback network, class E, or IPv4 addresses as IPv6 ones";
+    Station = REASON_STATION, "station": "its Ethernet source is at another interface of the bridge, or is a group's, which sends nothing";
+    Flood = REASON_FLOOD, "flood": "its interface sends more frames for all others of the bridge than it may: to groups, or to stations that nobody has heard of";
     NoPolicy = REASON_NO_POLICY, "no-policy": "no policy is in force yet";
     RuleDeny = REASON_RULE_DENY, "rule-deny": "a rule denies it";
     RuleReject = REASON_RULE_REJECT, "rule-reject": "a rule rejects it";

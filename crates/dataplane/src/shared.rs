@@ -49,6 +49,8 @@ unsafe impl Plain for types::limit_row {}
 // SAFETY: as above.
 unsafe impl Plain for types::scan_bucket {}
 // SAFETY: as above.
+unsafe impl Plain for types::station_set {}
+// SAFETY: as above.
 unsafe impl Plain for types::block_command {}
 
 /// The bytes of a structure.

@@ -264,6 +264,18 @@ impl Firewall {
         Ok(due.into_iter().map(|fragment| (fragment.ifindex, fragment.frame)).collect())
     }
 
+    /// Has a frame come in by an interface: it is judged there, and goes where it is sent to.
+    ///
+    /// # Errors
+    /// The kernel does not take it, or somebody keeps early fragments.
+    pub fn bring(&self, frame: &[u8], ifindex: u32, hook: Hook) -> Result<(), DataplaneError> {
+        let taken = || std::io::Error::other("somebody keeps early fragments");
+        let early = self.early.as_ref().ok_or_else(taken);
+        early
+            .and_then(|early| early.bring(frame, ifindex, hook == Hook::Xdp))
+            .map_err(DataplaneError::system("having a frame come in"))
+    }
+
     /// Makes the firewall ask the kernel again where packets go.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Transparent bridges: two interfaces as one wire, on which packets are judged by the zones of the two.
+//! Transparent bridges: two interfaces as one wire, or more as one switch, on which packets are judged by the zones of the two that they cross.
 
 use std::ops::RangeInclusive;
 
@@ -58,13 +58,19 @@ impl VlanSet {
     }
 }
 
-/// Two interfaces as one wire.
+/// Interfaces that a bridge can have.
+pub const INTERFACES: RangeInclusive<usize> = 2..=16;
+
+/// Bridges of more than two interfaces that a policy can have.
+pub const MOST_SWITCHES: usize = 15;
+
+/// Interfaces of one network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bridge {
     /// Its name.
     pub name: String,
-    /// Its interfaces, each of a zone.
-    pub interfaces: [String; 2],
+    /// Its interfaces, each of a zone: at least two.
+    pub interfaces: Vec<String>,
     /// What crosses it without being judged.
     pub passes: Vec<Passes>,
     /// VLANs whose frames cross it, judged like those of none.
@@ -72,18 +78,18 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// The other interface.
-    pub fn other(&self, interface: &str) -> Option<&str> {
-        let [first, second] = &self.interfaces;
-        match interface {
-            it if it == first => Some(second),
-            it if it == second => Some(first),
-            _ => None,
-        }
+    /// Whether it has more than two interfaces, so that who is behind which has to be learned.
+    pub fn is_switch(&self) -> bool {
+        self.interfaces.len() > 2
+    }
+
+    /// The interfaces besides one of them.
+    pub fn others<'b>(&'b self, interface: &'b str) -> impl Iterator<Item = &'b str> {
+        self.interfaces.iter().map(String::as_str).filter(move |other| *other != interface)
     }
 }
 
-/// The bridge of an interface, and the interface at its other end.
-pub fn of<'b>(bridges: &'b [Bridge], interface: &str) -> Option<(&'b Bridge, &'b str)> {
-    bridges.iter().find_map(|bridge| Some((bridge, bridge.other(interface)?)))
+/// The bridge of an interface.
+pub fn of<'b>(bridges: &'b [Bridge], interface: &str) -> Option<&'b Bridge> {
+    bridges.iter().find(|bridge| bridge.interfaces.iter().any(|it| it == interface))
 }

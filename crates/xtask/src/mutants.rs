@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
 /// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [(&str, &str); 15] = [
+const TESTS: [(&str, &str); 16] = [
     ("rows", ""),
     ("tcp", ""),
     ("nat", ""),
     ("arp", ""),
     ("bridge", ""),
+    ("switch", ""),
     ("packets", ""),
     ("native", "no_difference"),
     ("log", ""),

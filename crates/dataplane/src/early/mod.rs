@@ -74,9 +74,13 @@ impl Early {
 
     /// Sends a frame in by the interface where it came in before.
     fn send_in(&self, fragment: &Fragment) -> std::io::Result<()> {
-        let (frame, ifindex) = (&fragment.frame, fragment.ifindex);
+        self.bring(&fragment.frame, fragment.ifindex, fragment.is_at_xdp)
+    }
+
+    /// Has a frame come in by an interface, as by its driver or behind it.
+    pub(crate) fn bring(&self, frame: &[u8], ifindex: u32, is_at_xdp: bool) -> std::io::Result<()> {
         match &self.xdp {
-            Some(xdp) if fragment.is_at_xdp => xdp.run_live(frame, &contexts::xdp(frame.len(), ifindex)),
+            Some(xdp) if is_at_xdp => xdp.run_live(frame, &contexts::xdp(frame.len(), ifindex)),
             _ => self.return_fragment.run(frame, &contexts::tc(ifindex), &mut [], 1).map(drop),
         }
     }

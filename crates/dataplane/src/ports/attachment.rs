@@ -138,6 +138,11 @@ impl Attachment {
         self.at == At::Driver
     }
 
+    /// Whether it is behind the driver, where packets come in.
+    pub(super) fn is_where_packets_come_in(&self) -> bool {
+        matches!(self.at, At::Chain(Direction::In) | At::Filter(Direction::In))
+    }
+
     /// In words, for people.
     pub(super) fn place(&self) -> &'static str {
         match self.at {

@@ -10,6 +10,7 @@ mod pins;
     reason = "system calls that libbpf-rs does not make: the chain of tcx, what a program is"
 )]
 mod programs;
+mod stations;
 
 use crate::DataplaneError;
 use crate::flow_table::Moved;
@@ -26,6 +27,7 @@ use nix::net::if_::if_nametoindex;
 use policy::Bridge;
 use programs::Direction;
 pub(crate) use programs::Listed;
+pub use stations::Station;
 use std::collections::HashSet;
 
 /// Where a packet meets the firewall.
@@ -54,6 +56,7 @@ pub struct Ports {
     pub(crate) places: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
     pub(crate) devices: MapHandle,
     pub(crate) bridge_map: MapHandle,
+    pub(crate) station_map: MapHandle,
     /// Those of the policy.
     pub(crate) bridges: Vec<Bridge>,
     pub(crate) forwarding: MapHandle,
@@ -107,6 +110,8 @@ pub(crate) struct Port {
     index: u32,
     place: u32,
     hook: Hook,
+    /// Beside XDP is the program that judges copies of frames, and not that of packets without a neighbour.
+    judges_copies: bool,
     attachments: Vec<Attachment>,
 }
 
@@ -139,7 +144,8 @@ impl Ports {
         match self.attach_programs(interface, index, place, hook) {
             Ok((attachments, attached)) => {
                 let (name, hook) = (interface.to_owned(), attached.hook);
-                self.attached.push(Port { name, index, place, hook, attachments });
+                let judges_copies = self.is_of_switch(interface);
+                self.attached.push(Port { name, index, place, hook, judges_copies, attachments });
                 self.takes_frames(place, hook == Hook::Xdp)?;
                 self.join()?;
                 Ok(Attached { note: attached.note.or(note), ..attached })
@@ -341,6 +347,7 @@ impl Ports {
 
     fn clear(&mut self, place: u32) -> Result<(), DataplaneError> {
         self.part(place);
+        self.forget_bridge(place)?;
         self.places[place as usize] = port::default();
         // An entry that is not there is as good as one that was removed.
         let _ = self.devices.delete(&place.to_ne_bytes());
@@ -373,6 +380,21 @@ impl Ports {
             .ok_or_else(|| DataplaneError::NoRoom { what: format!("interface `{name}`"), most })
     }
 
+    /// The firewall's programs behind the driver.
+    fn siblings(&self, direction: Direction) -> Vec<&Program> {
+        let Programs { resolve, tc, out, way_back, .. } = &self.programs;
+        let siblings = match direction {
+            Direction::In => [Some(resolve), Some(way_back), tc.as_ref()],
+            Direction::Out => [out.as_ref(), None, None],
+        };
+        siblings.into_iter().flatten().collect()
+    }
+
+    /// The program beside the one in the driver of an interface.
+    fn behind_driver(&self, name: &str) -> Result<&Program, DataplaneError> {
+        if self.is_of_switch(name) { loaded(&self.programs.tc, name) } else { Ok(&self.programs.resolve) }
+    }
+
     fn attach_programs(
         &self,
         name: &str,
@@ -380,14 +402,9 @@ impl Ports {
         place: u32,
         hook: Hook,
     ) -> Result<(Vec<Attachment>, Attached), DataplaneError> {
-        let Programs { xdp, resolve, tc, out, way_back, .. } = &self.programs;
+        let Programs { xdp, tc, out, way_back, .. } = &self.programs;
         let behind = |program, direction| {
-            let siblings = match direction {
-                Direction::In => [Some(resolve), Some(way_back), tc.as_ref()],
-                Direction::Out => [out.as_ref(), None, None],
-            };
-            let siblings: Vec<&Program> = siblings.into_iter().flatten().collect();
-            Attachment::behind(program, &siblings, index, direction, name)
+            Attachment::behind(program, &self.siblings(direction), index, direction, name)
         };
         let leave = || match out {
             None if self.programs.stand_still => Ok(None),
@@ -407,7 +424,7 @@ impl Ports {
                     self.devices
                         .update(&place.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
                         .map_err(DataplaneError::bpf(format!("entering `{name}` into the device map")))?;
-                    let mut attachments = vec![driver, behind(resolve, Direction::In)?];
+                    let mut attachments = vec![driver, behind(self.behind_driver(name)?, Direction::In)?];
                     attachments.extend(leave()?);
                     return Ok((attachments, Attached { hook, note: None }));
                 }

@@ -1,7 +1,7 @@
-//! `[bridges.NAME]`: two interfaces as one wire.
+//! `[bridges.NAME]`: interfaces of one network.
 
 use super::Kind;
-use crate::bridge::{Bridge, Passes, VLANS, VlanSet};
+use crate::bridge::{Bridge, INTERFACES, MOST_SWITCHES, Passes, VLANS, VlanSet};
 use crate::model::{Zone, pattern};
 use crate::schema;
 use crate::settings::Forwarding;
@@ -32,7 +32,12 @@ pub(super) fn read(
     }
     let mut owners = HashMap::new();
     let bridges = sections.iter().map(|(name, section)| bridge(name, section, zones, &mut owners, c));
-    bridges.collect::<Vec<_>>().into_iter().flatten().collect()
+    let bridges: Vec<Bridge> = bridges.collect::<Vec<_>>().into_iter().flatten().collect();
+    if bridges.iter().filter(|bridge| bridge.is_switch()).count() > MOST_SWITCHES {
+        let message = format!("at most {MOST_SWITCHES} bridges can have more than two interfaces");
+        c.report(root.key_span("bridges"), message, None);
+    }
+    bridges
 }
 
 fn bridge<'t>(
@@ -64,19 +69,19 @@ fn interfaces<'t>(
     zones: &[(Zone, Range<usize>)],
     owners: &mut HashMap<&'t str, &'t str>,
     c: &mut Collector<'_>,
-) -> Option<[String; 2]> {
+) -> Option<Vec<String>> {
     let found = texts(value, "interfaces", c)?;
     let mut good = true;
     for interface in &found {
         good &= is_free_end(bridge, interface, zones, owners, c);
     }
-    let Ok([first, second]) = <[Located<&str>; 2]>::try_from(found) else {
-        let help =
-            "name the two between which it stands; more than two in one bridge are not supported".to_owned();
-        c.report(value.span(), format!("the bridge `{}` must have two interfaces", bridge.value), Some(help));
+    if !INTERFACES.contains(&found.len()) {
+        let (least, most) = (INTERFACES.start(), INTERFACES.end());
+        let message = format!("the bridge `{}` must have {least} to {most} interfaces", bridge.value);
+        c.report(value.span(), message, Some("name those between which it stands".to_owned()));
         return None;
-    };
-    good.then(|| [first, second].map(|interface| interface.value.to_owned()))
+    }
+    good.then(|| found.iter().map(|interface| interface.value.to_owned()).collect())
 }
 
 /// Whether an interface is of a zone, and of no other bridge.
@@ -104,7 +109,7 @@ fn is_free_end<'t>(
     match owners.insert(interface.value, bridge.value) {
         Some(owner) => report(
             format!("the interface `{shown}` is in the bridge `{owner}` already"),
-            "an interface is one end of one bridge",
+            "an interface is of one bridge, once",
         ),
         None => true,
     }
@@ -164,12 +169,13 @@ mod tests {
     const ZONES: &str = "[zones]\na = { interfaces = ['e0', 'ppp*'] }\nb = { interfaces = ['e1', 'e2'] }\n";
 
     #[test]
-    fn a_bridge_has_two_interfaces_of_zones() {
+    fn a_bridge_has_two_interfaces_of_zones_or_more() {
         for (text, why) in [
             ("interfaces = ['e0', 'e1']", None),
             ("interfaces = ['e1', 'e2']", None),
-            ("interfaces = 'e0'", Some("must have two interfaces")),
-            ("interfaces = ['e0', 'e1', 'e2']", Some("must have two interfaces")),
+            ("interfaces = 'e0'", Some("must have 2 to 16 interfaces")),
+            ("interfaces = ['e0', 'e1', 'e2']", None),
+            ("interfaces = ['e0', 'e1', 'e2', 'e1']", Some("`e1` is in the bridge `wire` already")),
             ("interfaces = ['e0', 'e0']", Some("`e0` is in the bridge `wire` already")),
             ("interfaces = ['e0', 'e9']", Some("`e9` is in no zone")),
             ("interfaces = ['e0', 'ppp*']", Some("`ppp*` is a pattern")),
@@ -203,6 +209,24 @@ mod tests {
         }
     }
 
+    /// Two bridges share no interface, and numbers of those with more than two are few.
+    #[test]
+    fn so_many_bridges_may_have_more_than_two_interfaces() {
+        for (count, interfaces, why) in
+            [(15, 16, None), (16, 3, Some("at most 15 bridges")), (1, 17, Some("2 to 16"))]
+        {
+            let name = |bridge: usize, interface: usize| format!("'b{bridge}i{interface}'");
+            let names =
+                |bridge: usize| (0..interfaces).map(|it| name(bridge, it)).collect::<Vec<_>>().join(", ");
+            let all = (0..count).map(names).collect::<Vec<_>>().join(", ");
+            let bridges = (0..count).map(|it| format!("[bridges.b{it}]\ninterfaces = [{}]\n", names(it)));
+            let text = format!("[zones]\na = {{ interfaces = [{all}] }}\n{}", bridges.collect::<String>());
+            let said = Policy::parse("p", &text).err().map(|problems| problems.to_string());
+            assert_eq!(said.is_some(), why.is_some(), "{count}: {said:?}");
+            assert!(why.is_none_or(|why| said.as_ref().is_some_and(|it| it.contains(why))), "{said:?}");
+        }
+    }
+
     #[test]
     fn what_passes_and_which_vlans_is_read() {
         let bridge = |more: &str| {
@@ -216,9 +240,7 @@ mod tests {
         assert_eq!(found, [10, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 4094]);
         assert_eq!((0..=4095).filter(|vlan| bridge("vlans = 'all'").vlans.contains(*vlan)).count(), 4094);
         assert!((0..=4095).all(|vlan| !bridge("").vlans.contains(vlan)));
-        assert_eq!(
-            (bridge("").other("e0"), bridge("").other("e1"), bridge("").other("e2")),
-            (Some("e1"), Some("e0"), None)
-        );
+        assert_eq!(bridge("").others("e0").collect::<Vec<_>>(), ["e1"]);
+        assert_eq!(bridge("").others("e2").collect::<Vec<_>>(), ["e0", "e1"]);
     }
 }

@@ -215,15 +215,17 @@ impl Kernel {
         }
         let wanted = match hook {
             _ if self.kernel_forwards() => dataplane::Hook::Netfilter,
-            // Frames that one end takes at XDP the other must take there too.
-            Hook::Auto if is_virtual(interface) || self.other_end(interface).is_some_and(is_virtual) => {
+            // Frames that one end takes at XDP the others must take there too.
+            Hook::Auto
+                if is_virtual(interface) || self.other_ends(interface).iter().any(|it| is_virtual(it)) =>
+            {
                 dataplane::Hook::Tc
             }
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
             Hook::Tc => dataplane::Hook::Tc,
         };
         let attached = self.attach_programs(interface, zone, hook, wanted)?;
-        self.receive_all(interface, self.other_end(interface).is_some())?;
+        self.receive_all(interface, bridge::of(&self.bridges, interface).is_some())?;
         // From now on the programs need what they need even if this process ends.
         self.follower.outlive(true);
         if !self.kernel_forwards() {
@@ -567,6 +569,7 @@ impl DataPlane for Kernel {
         if self.kernel_forwards() {
             return Ok(found);
         }
+        found.extend(self.moved_stations()?);
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
         found.extend(on.into_iter().map(|switch| {

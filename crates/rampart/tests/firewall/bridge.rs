@@ -1,9 +1,10 @@
 //! A transparent bridge between two hosts of one network, as a user sets it up.
 
-use crate::bed::{Bed, Outcome, answer, expect_echo, expect_from, serve, until};
+use crate::bed::{Bed, Outcome, answer, expect_denied, expect_echo, expect_from, serve, until};
 use nix::sys::signal::Signal;
 use std::io::BufRead as _;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use testkit::namespace::Namespace;
 
 const INSIDE: &str = "10.82.0.2";
 const OUTSIDE: &str = "10.82.0.3";
@@ -96,6 +97,53 @@ fn needs_root_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
         for interface in ["e1", "e0"] {
             assert!(!receives_all(&bed, interface), "{hook}: {interface}");
         }
+    }
+}
+
+/// Three hosts of one network, each of a zone of its own.
+#[test]
+fn needs_root_three_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
+    let rules = RULES.replace("['e1', 'e0']", "['e1', 'e0', 'e2']")
+        + "[[rules]]\nname = 'third'\nfrom = 'third'\nto = 'outside'\nservice = 'tcp/8080'\naction = 'allow'\n\
+            [zones.third]\ninterfaces = 'e2'\n";
+    for hook in ["tc", "xdp"] {
+        let bed = one_network();
+        let third = Namespace::create("third");
+        bed.ip("fw", &["link", "add", "e2", "type", "veth", "peer", "name", "x", "netns", third.name()]);
+        bed.ip("fw", &["link", "set", "e2", "up"]);
+        third.ip("address add 10.82.0.4/24 dev x\naddress add fd82::4/64 nodad dev x\nlink set x up");
+        for (at, dev) in [(bed.host("fw"), "e2"), (&third, "x")] {
+            at.run("ethtool", &["-K", dev, "gro", "on", "tx", "off"]);
+        }
+        for address in [OUTSIDE, OUTSIDE_V6] {
+            serve(bed.inside("out", || TcpListener::bind((address, 8080)).unwrap()));
+        }
+        let policy = bed.policy("bridge.toml", &rules);
+        let mut firewall = bed.up(&policy, hook);
+        let check = |from: &Namespace, to: &str, expected: Outcome| expect_from(from, to, expected, hook);
+        for to in ["10.82.0.3:8080", "[fd82::3]:8080"] {
+            check(bed.host("in"), to, Outcome::Answered);
+            check(&third, to, Outcome::Answered);
+        }
+        check(bed.host("in"), "10.82.0.3:9", Outcome::Refused);
+        for to in ["10.82.0.4:8080", "[fd82::4]:8080"] {
+            expect_denied(&bed, bed.host("in"), to.parse().unwrap(), hook);
+            expect_denied(&bed, bed.host("out"), to.parse().unwrap(), hook);
+        }
+        let mut open = third.enter(|| std::net::TcpStream::connect((OUTSIDE, 8080)).unwrap());
+        expect_echo(&mut open, hook);
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        expect_echo(&mut open, hook);
+        let _firewall = bed.up(&policy, hook);
+        expect_echo(&mut open, hook);
+        // The third goes out of the bridge, and what is left is a wire; then it comes back.
+        for (name, rules) in [("wire.toml", rules.replace(", 'e2']", "]")), ("bridge.toml", rules.clone())] {
+            let (status, text) = bed.rampart(&["apply", &bed.policy(name, &rules)]);
+            assert_eq!(status, 0, "{hook}: {text}");
+            check(bed.host("in"), "10.82.0.3:8080", Outcome::Answered);
+        }
+        check(&third, "10.82.0.3:8080", Outcome::Answered);
     }
 }
 
