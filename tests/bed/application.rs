@@ -1,7 +1,7 @@
 //! Application traffic through each firewall: every transaction and every byte has its place, and nothing of a run stays.
 
 use super::{bench, left_behind, of, results, shown, suite, turn};
-use measure::results::{Metric, Results};
+use measure::results::{MarkKind, Metric, Reading, Results};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,59 @@ fn every_firewall_gives_valid_points() {
         let suite = suite(dir.path(), duts, SECONDS, &format!("procedure = \"transactions\"\n{test}"));
         check(&results(&suite, &dir.path().join(name), &[]), duts);
     }
+}
+
+/// A mix in which every kind of protocol has its part; the suite's text goes on behind the test.
+const MIX: &str = r#"
+[[mix]]
+name = "all-of-it"
+title = "every protocol at once"
+shares = "transactions"
+part = [
+  { name = "pages", protocol = "http/1.1", object = [1, 16], transactions = 4, share = 40 },
+  { name = "sealed", protocol = "https", object = 4, share = 15 },
+  { name = "streams", protocol = "http/2", object = "mixed", transactions = 3, share = 15 },
+  { name = "files", protocol = "ftp:get", object = 32, share = 30 },
+]
+"#;
+
+/// One trial carries all parts through one policy, and a firewall that cannot carry one of them is refused by the part's name.
+#[test]
+fn a_mix_of_applications_goes_through_a_firewall_and_every_part_has_its_values() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = format!(
+        "procedure = \"transactions\"\nfactors.clients = 8\nfactors.rules = 4\nfactors.protocol = \"mix:all-of-it\"\n{MIX}"
+    );
+    let suite = suite(dir.path(), &["nftables", "haproxy"], SECONDS, &test);
+    let dry = bench(&["run", suite.to_str().unwrap(), "--dry-run"]).output().unwrap();
+    let said = "haproxy cannot do part files (ftp:get) of the mix all-of-it: FTP: HAProxy speaks none";
+    assert!(shown(&dry).contains(said), "{}", shown(&dry));
+    let results = results(&suite, &dir.path().join("out"), &[]);
+    assert_eq!(results.mixes.len(), 1);
+    for point in of(&results, "haproxy") {
+        let refused = point.marks.iter().find(|mark| mark.kind == MarkKind::NotSupported);
+        let refused = refused.is_some_and(|mark| mark.text.contains("part files (ftp:get)"));
+        assert!(!point.valid && refused, "{:?} {:?}: {:?}", point.metric, point.at, point.marks);
+    }
+    let points = of(&results, "nftables");
+    assert!(
+        points.iter().all(|point| point.valid),
+        "{:?}",
+        points.iter().map(|p| &p.marks).collect::<Vec<_>>()
+    );
+    let of_part = |part: &str| {
+        let is = |point: &&Reading<'_>| {
+            point.metric == Metric::TransactionsPerMinute && point.at["part"].text == part
+        };
+        *points.iter().find(is).unwrap_or_else(|| panic!("{part}"))
+    };
+    let parts = ["pages", "sealed", "streams", "files"].map(|part| of_part(part).value);
+    let whole = of_part("all").value;
+    assert!(parts.iter().all(|value| *value > 0.0), "{parts:?} of {whole}");
+    assert!((parts.iter().sum::<f64>() - whole).abs() < whole * 1e-6, "{parts:?} of {whole}");
+    let carried = of_part("all").mix().unwrap();
+    assert_eq!((carried.off(), carried.parts.len()), (Vec::new(), 4), "{carried:?}");
 }
 
 #[test]

@@ -6,10 +6,12 @@
 
 use crate::held_open::{HeldOpen, HeldOutcome};
 use crate::ledger::{Ledger, Named, Places};
+use crate::mix::{Mix, MixOutcome};
 use crate::open_loop::{OpenLoop, Sustained};
 use crate::results::LatencySummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The most virtual clients that one trial may have.
 pub const MOST_CLIENTS: u32 = 1024;
@@ -29,6 +31,18 @@ pub const MOST_OBJECT_KB: u32 = 1024;
 /// Pairs of addresses and ports that a trial can have: what a firewall that remembers ended connections has to hold.
 pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
 
+const KIB: usize = 1024;
+/// Bytes of the NSTL benchmark's HTML files, 1 to 80 KB (Compaq 1997).
+pub const HTML_BYTES: [usize; 8] = [KIB, 2 * KIB, 4 * KIB, 8 * KIB, 10 * KIB, 20 * KIB, 40 * KIB, 80 * KIB];
+/// Bytes of its GIF files, 512 bytes to 208 KB.
+pub const GIF_BYTES: [usize; 9] =
+    [KIB / 2, KIB, 2 * KIB, 4 * KIB, 10 * KIB, 26 * KIB, 52 * KIB, 104 * KIB, 208 * KIB];
+/// Bytes of its ZIP files, which are transferred by FTP.
+pub const ZIP_BYTES: [usize; 4] = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
+/// RFC 9411 section 7.3.3.2, table 4: 0.2, 6, 8, 9, 10, 25, 26, 35, 59 and 347 KB, each as often as another.
+pub const MIXED_BYTES: [usize; 10] =
+    [205, 6 * KIB, 8 * KIB, 9 * KIB, 10 * KIB, 25 * KIB, 26 * KIB, 35 * KIB, 59 * KIB, 347 * KIB];
+
 /// What a transaction speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
@@ -44,10 +58,46 @@ pub enum Protocol {
     Ftp(FtpTransfer),
 }
 
+/// Every protocol by the name that suites and results have for it.
+pub const PROTOCOLS: [(&str, Protocol); 8] = [
+    ("http/1.0", Protocol::Http10),
+    ("http/1.1", Protocol::Http11),
+    ("https", Protocol::Https),
+    ("http/2", Protocol::Http2),
+    ("ftp:get", ftp(FtpMode::Passive, FtpVerb::Get)),
+    ("ftp:put", ftp(FtpMode::Passive, FtpVerb::Put)),
+    ("ftp:active-get", ftp(FtpMode::Active, FtpVerb::Get)),
+    ("ftp:active-put", ftp(FtpMode::Active, FtpVerb::Put)),
+];
+
+const fn ftp(mode: FtpMode, verb: FtpVerb) -> Protocol {
+    Protocol::Ftp(FtpTransfer { mode, verb })
+}
+
 impl Protocol {
+    /// Its name in [`PROTOCOLS`].
+    pub fn name(self) -> &'static str {
+        PROTOCOLS.iter().find(|(_, protocol)| *protocol == self).map_or("", |(name, _)| name)
+    }
+
     /// Whether it goes over TLS.
     pub const fn is_tls(self) -> bool {
         matches!(self, Self::Https | Self::Http2)
+    }
+
+    /// Whether a connection may have several transactions.
+    pub const fn keeps_alive(self) -> bool {
+        matches!(self, Self::Http11 | Self::Https | Self::Http2)
+    }
+
+    /// Whether its answers have a first and a last byte.
+    pub const fn is_http(self) -> bool {
+        !matches!(self, Self::Ftp(_))
+    }
+
+    /// Whether servers open connections to clients.
+    pub const fn calls_back(self) -> bool {
+        matches!(self, Self::Ftp(FtpTransfer { mode: FtpMode::Active, .. }))
     }
 }
 
@@ -79,52 +129,71 @@ pub enum FtpVerb {
 }
 
 /// What the transactions of a trial speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ProtocolMix {
     /// All the same.
     Only(Protocol),
     /// HTTP/1.0 and FTP, passive, each as often with a server as the NSTL benchmark has it.
     Nstl,
+    /// What a suite states, in its shares.
+    Stated(Arc<Mix>),
 }
 
 impl ProtocolMix {
-    /// What transactions of the mix speak.
-    pub fn protocols(self) -> Vec<Protocol> {
+    /// What transactions of the mix speak, each protocol once.
+    pub fn protocols(&self) -> Vec<Protocol> {
         match self {
-            Self::Only(protocol) => vec![protocol],
-            Self::Nstl => vec![
-                Protocol::Http10,
-                Protocol::Ftp(FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get }),
-            ],
+            Self::Only(protocol) => vec![*protocol],
+            Self::Nstl => vec![Protocol::Http10, ftp(FtpMode::Passive, FtpVerb::Get)],
+            Self::Stated(mix) => {
+                let mut found: Vec<Protocol> = Vec::new();
+                for part in &mix.parts {
+                    if !found.contains(&part.protocol) {
+                        found.push(part.protocol);
+                    }
+                }
+                found
+            }
         }
     }
 
-    /// Whether servers open connections to clients.
-    pub const fn calls_back(self) -> bool {
-        matches!(self, Self::Only(Protocol::Ftp(FtpTransfer { mode: FtpMode::Active, .. })))
-    }
-
-    /// What all transactions speak, if that goes over TLS.
-    pub const fn over_tls(self) -> Option<Protocol> {
+    /// The mix that a suite states, if it is one.
+    pub const fn stated(&self) -> Option<&Arc<Mix>> {
         match self {
-            Self::Only(protocol) if protocol.is_tls() => Some(protocol),
+            Self::Stated(mix) => Some(mix),
             _ => None,
         }
     }
 
-    /// Whether a connection may have several transactions.
-    pub const fn keeps_alive(self) -> bool {
-        matches!(self, Self::Only(Protocol::Http11 | Protocol::Https | Protocol::Http2))
+    /// Whether servers open connections to clients.
+    pub fn calls_back(&self) -> bool {
+        self.protocols().into_iter().any(Protocol::calls_back)
+    }
+
+    /// What of it goes over TLS.
+    pub fn over_tls(&self) -> Vec<Protocol> {
+        self.protocols().into_iter().filter(|protocol| protocol.is_tls()).collect()
+    }
+
+    /// Whether a connection may have as many transactions as the factor `transactions` says.
+    pub const fn keeps_alive(&self) -> bool {
+        match self {
+            Self::Only(protocol) => protocol.keeps_alive(),
+            _ => false,
+        }
     }
 
     /// Whether some files come by HTTP, whose answers have a first and a last byte.
-    pub const fn has_http(self) -> bool {
-        !matches!(self, Self::Only(Protocol::Ftp(_)))
+    pub fn has_http(&self) -> bool {
+        self.protocols().into_iter().any(Protocol::is_http)
     }
 
-    /// Whether it fetches files by HTTP alone, so that their sizes can be chosen.
-    pub const fn is_http(self) -> bool {
-        !matches!(self, Self::Only(Protocol::Ftp(_)) | Self::Nstl)
+    /// Whether it fetches files by HTTP alone, so that their sizes can be chosen by the factor `object`.
+    pub const fn is_http(&self) -> bool {
+        match self {
+            Self::Only(protocol) => protocol.is_http(),
+            _ => false,
+        }
     }
 }
 
@@ -140,7 +209,7 @@ pub enum Object {
 }
 
 /// What application traffic is like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ApplicationShape {
     /// Virtual clients at work at once, 1 to [`MOST_CLIENTS`].
     pub clients: u32,
@@ -148,8 +217,18 @@ pub struct ApplicationShape {
     pub protocol: ProtocolMix,
     /// Which files they fetch by HTTP.
     pub object: Object,
-    /// Transactions of a connection, one after the other: 1 to [`MOST_TRANSACTIONS`].
+    /// Transactions of a connection, one after the other: 1 to [`MOST_TRANSACTIONS`]. Of a mix that a suite states, each part has its own.
     pub transactions: u32,
+}
+
+impl ApplicationShape {
+    /// Transactions of a connection on the average.
+    pub fn transactions_a_connection(&self) -> f64 {
+        match self.protocol.stated() {
+            Some(mix) => mix.transactions_a_connection(),
+            None => f64::from(self.transactions),
+        }
+    }
 }
 
 /// What is asked of a trial of application traffic.
@@ -323,6 +402,9 @@ pub struct ApplicationOutcome {
     /// What became of connections that were to be open at once; of a trial that holds them alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Box<HeldOutcome>>,
+    /// What became of each part of a mix; of a mix that the suite states alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Box<MixOutcome>>,
 }
 
 impl ApplicationOutcome {
@@ -372,6 +454,7 @@ impl ApplicationOutcome {
         self.last_byte_ns = None;
         self.sustained = None;
         self.held = None;
+        self.mix = None;
     }
 }
 

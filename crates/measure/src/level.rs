@@ -1,6 +1,7 @@
 //! A level of a factor as plans, results and reports carry it: its number, its text and its words are made once, where the
 //! suite's text is read, and nothing behind that reads the text again.
 
+use crate::mix::{ALL, PART, PREFIX};
 use crate::suite::{FACTORS, Factor, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,7 @@ pub const STRETCHES: [&str; 3] = ["before", "during", "after"];
 pub const LATE: usize = 50;
 
 /// Factors that no suite sets: procedures make their levels.
-const MADE: [Words; 3] = [
+const MADE: [Words; 4] = [
     Words {
         key: "load",
         title: "Offered load",
@@ -142,6 +143,14 @@ const MADE: [Words; 3] = [
         telling: false,
         short: text,
         phrase: |l| format!("{} the flood", l.text),
+    },
+    Words {
+        key: PART,
+        title: "Part of the mix",
+        rank: 12,
+        telling: true,
+        short: text,
+        phrase: |l| if l.text == ALL { "the whole mix".into() } else { format!("part {}", l.text) },
     },
     Words {
         key: "resets",
@@ -235,6 +244,13 @@ fn load(level: &Level) -> String {
         Some(rate) if rate.ends_with(char::is_alphabetic) => format!("{rate}/s"),
         Some(rate) => format!("{rate} /s"),
         None => level.text.clone(),
+    }
+}
+
+pub(crate) fn protocol(level: &Level) -> String {
+    match level.text.strip_prefix(PREFIX) {
+        Some(name) => format!("mix {name}"),
+        None => level.text.to_uppercase(),
     }
 }
 
@@ -379,6 +395,10 @@ mod tests {
             ("udp_checksum", "zero", "UDP checksum zero"),
             ("match", "last", "match at the last rule"),
             ("match", "5", "match at rule 5"),
+            ("protocol", "http/1.1", "HTTP/1.1"),
+            ("protocol", "mix:office", "mix office"),
+            ("part", "files", "part files"),
+            ("part", "all", "the whole mix"),
         ];
         for (factor, level, expected) in rows {
             assert_eq!(Level::read(factor, level).phrase, expected);

@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod level;
 mod mark;
 mod metric;
+pub mod mix;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;

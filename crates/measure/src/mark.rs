@@ -80,6 +80,8 @@ pub enum MarkKind {
     AllowedDropped,
     /// Client and server disagree about what passed between them; the point is invalid.
     NotServed,
+    /// The parts of a mix did not come out with the shares that were asked for; the point is invalid.
+    SharesOff,
     /// Frames came out of another port than that of their destination; the point is invalid.
     WrongPort,
     /// Frames arrived more than once; the point is invalid.
@@ -208,6 +210,13 @@ pub const MARKS: &[MarkRow] = &[
         'd',
         INVALID,
         "invalid: client and server disagree about what passed between them",
+    ),
+    row(
+        MarkKind::SharesOff,
+        "shares of the mix off",
+        'j',
+        INVALID,
+        "invalid: the parts of the mix did not come out with the shares that were asked for, so the value is one of another mix",
     ),
     row(
         MarkKind::WrongPort,

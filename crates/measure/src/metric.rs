@@ -236,6 +236,13 @@ metrics! {
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
+    /// The share of the completed transactions, or of the bytes that they brought, that a part of a mix came out with: whichever of them the
+    /// shares of the mix are of.
+    TrafficShare {
+        key: "traffic_share", unit: "ratio", title: "Share of the mix", does: "lets a part of the mix have {} of it",
+        better: More, counts: AsTrials, rate: false, ratio: false,
+    }
+
     /// How much longer a bulk transfer takes than the same without a firewall, which stands for the ideal (RFC 6349 section 4.1):
     /// the goodput of `wire` over the firewall's, round by round.
     TransferTimeRatio {

@@ -2,9 +2,10 @@
 //! says how many cores there are) nor what a firewall can do.
 
 use crate::campaign::Cell;
+use crate::mix::StatedMix;
 use crate::procedure;
 use crate::results::Sent;
-use crate::shape::{Placement, Setup};
+use crate::shape::{Placement, Setup, Workload};
 use crate::suite::{
     Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Value, Variant,
     combination_count, combinations, describe,
@@ -117,7 +118,7 @@ impl Plan {
     /// [`PlanError`]: an option, a combination or the machine; its exit status is 2 or 3.
     pub fn new(suite: &Suite, options: &Options) -> Result<Self, PlanError> {
         let profile = profile(suite, options)?;
-        let overrides = overrides(options)?;
+        let overrides = overrides(suite, options)?;
         let duts = duts(suite, options)?;
         let seed = options.seed.unwrap_or(DEFAULT_SEED);
         let mut cells = Vec::new();
@@ -131,6 +132,18 @@ impl Plan {
         }
         refuse_idle_overrides(suite, profile, &overrides)?;
         Ok(Self { suite: suite.name.clone(), profile, seed, cells })
+    }
+
+    /// The mixes of applications that its cells carry, each once.
+    pub fn mixes(&self) -> Vec<StatedMix> {
+        let mut found: Vec<StatedMix> = Vec::new();
+        for planned in &self.cells {
+            let Workload::Application(shape) = &planned.setup.workload else { continue };
+            let stated =
+                shape.protocol.stated().filter(|mix| found.iter().all(|other| other.name != mix.name));
+            found.extend(stated.map(|mix| mix.stated()));
+        }
+        found
     }
 
     /// Roughly how many seconds the run takes: see [`PlannedCell::typical_seconds`].
@@ -289,10 +302,10 @@ fn duts(suite: &Suite, options: &Options) -> Result<Vec<String>, PlanError> {
 }
 
 /// `--set`, `--cores` and `--placement` as levels that take the place of the suite's.
-fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<Value>>, PlanError> {
+fn overrides(suite: &Suite, options: &Options) -> Result<BTreeMap<Factor, Vec<Value>>, PlanError> {
     let mut found = BTreeMap::new();
     for written in &options.set {
-        let (factor, levels) = set_option(written)?;
+        let (factor, levels) = set_option(suite, written)?;
         if found.insert(factor, levels).is_some() {
             return Err(set_before(format!("--set {written}"), factor));
         }
@@ -340,7 +353,7 @@ fn refuse_idle_overrides(
     }
 }
 
-fn set_option(written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
+fn set_option(suite: &Suite, written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
     let error = |message: String| option_error(format!("--set {written}"), message);
     let (name, levels) = written
         .split_once('=')
@@ -349,7 +362,7 @@ fn set_option(written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
         .ok_or_else(|| error(format!("no factor is called `{name}`; {}", instead_of(name))))?;
     let mut read: Vec<Value> = Vec::new();
     for text in levels.split(',') {
-        let level = factor.parse(text).map_err(error)?;
+        let level = factor.parse_among(text, &suite.mixes).map_err(error)?;
         if read.contains(&level) {
             return Err(error(format!("the level {level} is there twice")));
         }

@@ -17,6 +17,7 @@ use crate::ledger::Ledger;
 use crate::level::Level;
 pub use crate::mark::{MARKS, Mark, MarkKind, MarkRow};
 pub use crate::metric::{Better, Counts, METRICS, Metric, MetricRow};
+pub use crate::mix::{StatedMix, StatedPart};
 use crate::search::Goal;
 use crate::shape::{Placement, Workload};
 use crate::trial::{LaneOutcome, SecondSample};
@@ -56,6 +57,9 @@ pub struct Results {
     /// Which sections of which standard were met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tick_sheet: Vec<Tick>,
+    /// The mixes of applications that cells carried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixes: Vec<StatedMix>,
     /// The firewalls compared, in the order of the reports.
     pub firewalls: Vec<Firewall>,
     /// The settings under which they were measured.

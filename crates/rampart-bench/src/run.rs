@@ -415,6 +415,7 @@ impl Run {
             environment,
             calibration,
             tick_sheet: suite.ticks.clone(),
+            mixes: plan.mixes(),
             firewalls: firewalls(plan),
             cells: Vec::new(),
             runs: Vec::new(),

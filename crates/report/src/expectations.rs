@@ -2,6 +2,7 @@
 
 use crate::expr::{self, ExprError, Expression, Mode, Outcome, Subject, Verdict};
 use crate::table::{Cell, Head, Row, Table};
+use measure::mix::{ALL, PART};
 use measure::results::Results;
 use measure::suite::{Factor, Suite};
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ pub struct Judged<'a> {
 }
 
 /// Labels that are no factors of a suite; the last three are factors that procedures vary themselves.
-const LABELS: [&str; 7] = ["test", "dut", "placement", "cores", "load", "phase", "resets"];
+const LABELS: [&str; 8] = ["test", "dut", "placement", "cores", "load", "phase", "resets", PART];
 
 /// The expectations of a suite, each expression read and its labels checked, in the order of the suite's own.
 ///
@@ -56,10 +57,17 @@ pub(crate) fn read(
     let read = parse(text.replace('\n', " ").trim())?;
     read.check_labels(&|name, level| match name {
         "test" if suite.test(level).is_none() => Err(format!("the suite has no test {level}")),
+        PART if !has_part(suite, level) => Err(format!("no mix of the suite has a part {level}")),
         _ if LABELS.contains(&name) || Factor::named(name).is_some() => Ok(()),
         _ => Err(format!("labels are {} and the factors of suites", LABELS.join(", "))),
     })?;
     Ok(read)
+}
+
+/// Whether a mix of the suite has a part of this name.
+fn has_part(suite: &Suite, name: &str) -> bool {
+    let mut parts = suite.mixes.iter().flat_map(|mix| &mix.parts);
+    !suite.mixes.is_empty() && (name == ALL || parts.any(|part| part.name == name))
 }
 
 /// Judges all of them. Points that never belong together are a mistake of the suite, which keeps nothing.

@@ -5,7 +5,9 @@
 use crate::error::ReportError;
 use crate::json::{self, Schema, malformed, schema_of};
 use crate::schema1::{Point1, Results1};
-use measure::results::{Calibration, Cell, Environment, Firewall, Point, Results, Run, SCHEMA, Tick};
+use measure::results::{
+    Calibration, Cell, Environment, Firewall, Point, Results, Run, SCHEMA, StatedMix, Tick,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -40,6 +42,9 @@ pub struct Header {
     /// Which sections of which standard the suite meets.
     #[serde(default)]
     pub tick_sheet: Vec<Tick>,
+    /// The mixes of applications that cells carry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixes: Vec<StatedMix>,
     /// The firewalls compared.
     pub firewalls: Vec<Firewall>,
 }
@@ -85,6 +90,7 @@ impl Header {
             environment: results.environment.clone(),
             calibration: results.calibration.clone(),
             tick_sheet: results.tick_sheet.clone(),
+            mixes: results.mixes.clone(),
             firewalls: results.firewalls.clone(),
         }
     }
@@ -102,6 +108,7 @@ impl Header {
             environment: self.environment,
             calibration: self.calibration,
             tick_sheet: self.tick_sheet,
+            mixes: self.mixes,
             firewalls: self.firewalls,
             cells: Vec::new(),
             runs: Vec::new(),

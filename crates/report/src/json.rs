@@ -12,7 +12,7 @@ use std::path::Path;
 const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Lists whose elements stand on a line each.
-const LISTS: [&str; 6] = ["calibration", "tick_sheet", "firewalls", "cells", "runs", "points"];
+const LISTS: [&str; 7] = ["calibration", "tick_sheet", "mixes", "firewalls", "cells", "runs", "points"];
 
 /// The results as JSON, every field of the run and every element of its lists on a line of its own: short enough for a full
 /// suite, and still to be read with `less` and compared with `diff`.

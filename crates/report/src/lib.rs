@@ -21,6 +21,7 @@ mod contrast;
 mod differ;
 mod lanes;
 mod layout;
+mod mixes;
 mod schema1;
 mod searches;
 mod seconds;

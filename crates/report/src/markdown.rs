@@ -4,7 +4,8 @@ use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
 use crate::{
-    Extras, about, connections, contrast, differ, expectations, lanes, questions, searches, tables, verdict,
+    Extras, about, connections, contrast, differ, expectations, lanes, mixes, questions, searches, tables,
+    verdict,
 };
 use measure::level;
 use measure::results::{Metric, Results};
@@ -17,7 +18,7 @@ pub fn to_string(results: &Results, extras: &Extras) -> String {
     head(&mut out, results, extras);
     summary(&mut out, results, &view, extras);
     for test in &view.tests {
-        test_section(&mut out, &view, test, extras);
+        test_section(&mut out, results, &view, test, extras);
     }
     let expected = expectations::judge(&extras.expectations, results);
     if !expected.is_empty() {
@@ -80,7 +81,13 @@ fn summary(out: &mut String, results: &Results, view: &View<'_>, extras: &Extras
     let _ = writeln!(out, "\n{}", view::hints(results).join("\n"));
 }
 
-fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras: &Extras) {
+fn test_section(
+    out: &mut String,
+    results: &Results,
+    view: &View<'_>,
+    test: &view::Test<'_>,
+    extras: &Extras,
+) {
     let _ = writeln!(out, "\n## {}\n", md(test.name));
     if let Some(title) = extras.test_title(test.name) {
         let _ = writeln!(out, "{}\n", md(title));
@@ -116,6 +123,13 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
         if same.is_some() {
             let _ = writeln!(out, "</details>\n");
         }
+    }
+    let mixes = mixes::tables(results, test);
+    if !mixes.is_empty() {
+        let _ = writeln!(out, "### The parts of the mix\n");
+    }
+    for table in mixes {
+        let _ = writeln!(out, "{}", table.markdown());
     }
     if let Some(table) = searches::table(test) {
         let _ = writeln!(out, "{}", table.markdown());

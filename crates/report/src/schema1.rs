@@ -135,6 +135,7 @@ impl From<Results1> for Results {
             },
             calibration: old.calibration,
             tick_sheet: old.tick_sheet,
+            mixes: Vec::new(),
             firewalls: firewalls(&old.points),
             cells: Vec::new(),
             runs: Vec::new(),

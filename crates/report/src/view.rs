@@ -444,6 +444,9 @@ pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
     let of = |times: fn(&ConnectionTimes) -> Option<LatencySummary>| {
         point.connections().and_then(|s| times(&s.times))
     };
+    if point.part_name().is_some() {
+        return times_of_part(point);
+    }
     match point.metric {
         Metric::TeardownTime => of(|t| t.teardown_ns),
         Metric::TransactionTime | Metric::TransactionTimeP99 => point.application_times(|a| a.times_ns),
@@ -454,6 +457,18 @@ pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
             point.application_times(|a| a.sustained.as_ref().map_or(a.last_byte_ns, |s| s.last_byte_ns))
         }
         _ => point.latency_ns().or_else(|| of(|t| t.established_ns)),
+    }
+}
+
+/// The same of a part of a mix.
+fn times_of_part(point: &Reading<'_>) -> Option<LatencySummary> {
+    let part = point.part()?;
+    let sustained = part.sustained.as_deref();
+    match point.metric {
+        Metric::TransactionTime | Metric::TransactionTimeP99 => part.times_ns,
+        Metric::TimeToFirstByte => sustained.map_or(part.first_byte_ns, |of| of.first_byte_ns),
+        Metric::TimeToLastByte => sustained.map_or(part.last_byte_ns, |of| of.last_byte_ns),
+        _ => None,
     }
 }
 

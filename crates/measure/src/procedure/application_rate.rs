@@ -1,4 +1,4 @@
-//! The highest rate at which applications' connections are opened, used and closed (RFC 9411 sections 7.2, 7.3, 7.6 and 7.7), and the
+//! The highest rate at which applications' connections are opened, used and closed (RFC 9411 sections 7.1, 7.2, 7.3, 7.6 and 7.7), and the
 //! times to the first and to the last byte of answers at a share of it (sections 7.4 and 7.8). Every trial but the first is an open
 //! loop: connections begin at their times, in the phases of section 4.3.4, and values are of the sustained load alone.
 
@@ -9,14 +9,17 @@ use super::spec::percent;
 use super::steady::{RAMP_DOWN_SECONDS, RAMP_UP_SECONDS};
 use super::transactions::{DEFAULT_LIMIT_SECONDS, TRANSACTION_LIMIT};
 use super::{
-    Guarded, Measured, Method, Preset, Procedure, ProcedureRow, SearchSpec, Sends, Spec, Step, mark,
+    Guarded, Measured, Method, Preset, Procedure, ProcedureRow, SearchSpec, Sends, Spec, Step, all_lost,
+    mark, parts,
 };
+use crate::mix::Mix;
 use crate::open_loop::Sustained;
-use crate::results::{Mark, MarkKind, Metric};
+use crate::results::{LatencySummary, Mark, MarkKind, Metric};
 use crate::shape::{Placement, Workload};
 use crate::stats::median;
 use crate::suite::Factor;
 use crate::trial::{TrialOutcome, TrialRequest, trials};
+use std::sync::Arc;
 
 /// Failed transactions that RFC 9411 still takes for none: 1 of 100,000 (criterion a of section 7.2.3.3).
 const MOST_FAILED: f64 = 1e-5;
@@ -57,8 +60,12 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
             limit_seconds: given.number(&TRANSACTION_LIMIT).unwrap_or(DEFAULT_LIMIT_SECONDS),
             latency_share: given.number(&LATENCY_SHARE).unwrap_or(DEFAULT_LATENCY_SHARE),
             transactions: match &asked.setup.workload {
-                Workload::Application(shape) => shape.transactions,
-                _ => 1,
+                Workload::Application(shape) => shape.transactions_a_connection(),
+                _ => 1.0,
+            },
+            mix: match &asked.setup.workload {
+                Workload::Application(shape) => shape.protocol.stated().cloned(),
+                _ => None,
             },
         }
         .into()
@@ -80,17 +87,76 @@ pub struct ApplicationRateSpec {
     pub limit_seconds: f64,
     /// The share of the rate found at which times are measured, above 0 to 1.
     pub latency_share: f64,
-    /// Transactions of a connection, at least 1.
-    pub transactions: u32,
+    /// Transactions of a connection on the average, at least 1.
+    pub transactions: f64,
+    /// The mix that they are, if it is one that the suite states: then every part has values of its own (extra factor `part`), its share, and
+    /// at the share of the rate the median time of its transactions too.
+    pub mix: Option<Arc<Mix>>,
 }
 
 const RATES: [Metric; 3] = [Metric::ConnectionRate, Metric::TransactionRate, Metric::Goodput];
 const TIMES: [Metric; 2] = [Metric::TimeToFirstByte, Metric::TimeToLastByte];
+/// Of a part at the load found.
+const OF_PART: [Metric; 3] = [Metric::TransactionRate, Metric::Goodput, Metric::TrafficShare];
 
 impl ApplicationRateSpec {
+    /// At the level of the factor `load` at which times are taken.
+    fn at_half(&self, values: Vec<Measured>) -> Vec<Measured> {
+        values.into_iter().map(|value| value.at_load(percent(self.latency_share))).collect()
+    }
+
     fn times_lost(&self, marks: &[Mark]) -> Vec<Measured> {
-        let lost = |metric| Measured::lost(metric, marks.to_vec()).at_load(percent(self.latency_share));
-        TIMES.map(lost).into()
+        let whole = all_lost(&TIMES, marks);
+        let Some(mix) = &self.mix else { return self.at_half(whole) };
+        let whole = if mix.parts.iter().any(|part| part.protocol.is_http()) { whole } else { Vec::new() };
+        let mut all = parts::at(whole, &parts::whole());
+        for (place, part) in mix.parts.iter().enumerate() {
+            let mut values = all_lost(&[Metric::TransactionTime], marks);
+            values.extend(if part.protocol.is_http() { all_lost(&TIMES, marks) } else { Vec::new() });
+            all.extend(parts::at(values, &parts::of_place(place, &part.name)));
+        }
+        self.at_half(all)
+    }
+
+    fn rates_lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        let whole = all_lost(&RATES, marks);
+        let Some(mix) = &self.mix else { return whole };
+        let of_parts = mix.parts.iter().enumerate().flat_map(|(place, part)| {
+            parts::at(all_lost(&OF_PART, marks), &parts::of_place(place, &part.name))
+        });
+        parts::at(whole, &parts::whole()).into_iter().chain(of_parts).collect()
+    }
+
+    /// The values at the load found.
+    fn rates(&self, found: &Found) -> Vec<Measured> {
+        let whole = rates(found);
+        let Some(mix) = &self.mix else { return whole };
+        let mut all = parts::at(whole, &parts::whole());
+        for (place, part) in mix.parts.iter().enumerate() {
+            let values = rates_of_part(&part.name, found);
+            all.extend(parts::at(values, &parts::of_place(place, &part.name)));
+        }
+        parts::judged(all)
+    }
+
+    /// The times of a trial, of the whole and of each part.
+    fn times_of(&self, outcome: &TrialOutcome) -> Vec<Measured> {
+        let application = outcome.application();
+        let sustained = application.and_then(|application| application.sustained.as_deref());
+        let whole = times(outcome, sustained, &criteria(outcome));
+        let Some(mix) = &self.mix else { return self.at_half(whole) };
+        let has_http = mix.parts.iter().any(|part| part.protocol.is_http());
+        let mut all = if has_http { parts::at(whole, &parts::whole()) } else { Vec::new() };
+        for (place, part) in mix.parts.iter().enumerate() {
+            let carried = parts::part_of(outcome, &part.name);
+            let took = carried.and_then(|part| part.times_ns);
+            let mut values = vec![timed(Metric::TransactionTime, took, outcome, &[])];
+            if part.protocol.is_http() {
+                values.extend(times(outcome, carried.and_then(|part| part.sustained.as_deref()), &[]));
+            }
+            all.extend(parts::at(values, &parts::of_place(place, &part.name)));
+        }
+        self.at_half(parts::judged(all))
     }
 }
 
@@ -102,9 +168,7 @@ impl Spec for ApplicationRateSpec {
     }
 
     fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
-        let mut all: Vec<Measured> = RATES.map(|metric| Measured::lost(metric, marks.to_vec())).into();
-        all.extend(self.times_lost(marks));
-        all
+        self.rates_lost(marks).into_iter().chain(self.times_lost(marks)).collect()
     }
 
     fn typical_seconds(&self) -> f64 {
@@ -135,17 +199,17 @@ impl Method for ApplicationRate {
             let rate = found.throughput * self.spec.latency_share;
             return Step::Trial(self.axis.request(rate, self.spec.search.trial_seconds));
         };
-        Step::Done(rates(&found).into_iter().chain(times.clone()).collect())
+        Step::Done(self.spec.rates(&found).into_iter().chain(times.clone()).collect())
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
         if !self.search.takes(outcome) {
-            self.times = Some(self.times_of(outcome));
+            self.times = Some(self.spec.times_of(outcome));
         }
     }
 
     fn lower_maximum(&mut self, rate: f64) -> bool {
-        self.search.lower_maximum(rate / f64::from(self.spec.transactions))
+        self.search.lower_maximum(rate / self.spec.transactions)
     }
 
     fn give_up(&mut self, marks: Vec<Mark>) {
@@ -155,26 +219,35 @@ impl Method for ApplicationRate {
     }
 }
 
-impl ApplicationRate {
-    fn times_of(&self, outcome: &TrialOutcome) -> Vec<Measured> {
-        let sustained = outcome.application().and_then(|application| application.sustained.as_deref());
-        let Some(Sustained { first_byte_ns: Some(first), last_byte_ns: Some(last), .. }) = sustained else {
-            return self.spec.times_lost(&[mark(MarkKind::Note, "no transaction completed")]);
-        };
-        let marks = criteria(outcome);
-        let found = |(metric, value)| {
-            let measured = Measured::found(metric, value, vec![outcome.clone()], marks.clone());
-            measured.at_load(percent(self.spec.latency_share))
-        };
-        TIMES.into_iter().zip([first.p50, last.p50]).map(found).collect()
+/// The times to the first and to the last byte of a sustained load.
+fn times(outcome: &TrialOutcome, sustained: Option<&Sustained>, marks: &[Mark]) -> Vec<Measured> {
+    let taken = sustained.map_or([None, None], |sustained| [sustained.first_byte_ns, sustained.last_byte_ns]);
+    // One without the other says nothing of the answers.
+    let taken = if taken.iter().all(Option::is_some) { taken } else { [None, None] };
+    let timed = |(metric, times)| timed(metric, times, outcome, marks);
+    TIMES.into_iter().zip(taken).map(timed).collect()
+}
+
+fn timed(metric: Metric, times: Option<LatencySummary>, outcome: &TrialOutcome, marks: &[Mark]) -> Measured {
+    match times {
+        Some(times) => Measured::found(metric, times.p50, vec![outcome.clone()], marks.to_vec()),
+        None => Measured::lost(metric, vec![mark(MarkKind::Note, "no transaction completed")]),
     }
 }
 
+fn sustained_of(outcome: &TrialOutcome) -> Option<&Sustained> {
+    outcome.application()?.sustained.as_deref()
+}
+
+/// What a count of the sustained load is a second at the rate that is held.
+fn held_of(sustained: &Sustained, count: fn(&Sustained) -> u64) -> f64 {
+    count(sustained) as f64 * sustained.held_rate() / sustained.connections.max(1) as f64
+}
+
 fn rates(found: &Found) -> Vec<Measured> {
-    let sustained = |outcome: &TrialOutcome| outcome.application()?.sustained.as_deref().cloned();
     let counted = |count: fn(&Sustained) -> u64| {
-        let held = |s: Sustained| count(&s) as f64 * s.held_rate() / s.connections.max(1) as f64;
-        median(&found.deciding.iter().filter_map(sustained).map(held).collect::<Vec<f64>>())
+        let held = found.deciding.iter().filter_map(sustained_of).map(|sustained| held_of(sustained, count));
+        median(&held.collect::<Vec<f64>>())
     };
     let mut marks = found.marks.clone();
     marks.extend(found.deciding.iter().flat_map(criteria).take(1));
@@ -185,6 +258,31 @@ fn rates(found: &Found) -> Vec<Measured> {
         None => Measured::lost(metric, vec![mark(MarkKind::Note, "no trial was an open loop")]),
     };
     RATES.into_iter().zip(values).map(measured).collect()
+}
+
+/// The transactions and bits a second of a part at the load found, and its share.
+fn rates_of_part(name: &str, found: &Found) -> Vec<Measured> {
+    let middle = |of: &dyn Fn(&TrialOutcome) -> Option<f64>| {
+        median(&found.deciding.iter().filter_map(of).collect::<Vec<f64>>())
+    };
+    let held = |outcome: &TrialOutcome, count: fn(&Sustained) -> u64| {
+        let sustained = parts::part_of(outcome, name)?.sustained.as_deref()?;
+        Some(held_of(sustained, count))
+    };
+    let share = |outcome: &TrialOutcome| {
+        let mix = parts::mix_of(outcome)?;
+        mix.came_out(mix.part(name)?, mix.shares)
+    };
+    let values = [
+        middle(&|outcome| held(outcome, |s| s.transactions)),
+        middle(&|outcome| Some(held(outcome, |s| s.bytes)? * 8.0)),
+        middle(&share),
+    ];
+    let measured = |(metric, value): (Metric, Option<f64>)| match value {
+        Some(value) => Measured::found(metric, value, found.deciding.clone(), Vec::new()),
+        None => Measured::lost(metric, vec![mark(MarkKind::Note, "no transaction completed")]),
+    };
+    OF_PART.into_iter().zip(values).map(measured).collect()
 }
 
 /// What of RFC 9411's criteria c and d a trial did not meet. A machine that others use stirs both; neither is held against the firewall.

@@ -93,7 +93,8 @@ impl Firewall {
             ramp_down_seconds: 0.1,
             limit_seconds: LIMIT,
             latency_share: 0.5,
-            transactions: self.transactions,
+            transactions: self.transactions.into(),
+            mix: None,
         };
         let mut procedure = spec.start(Placement::Inline);
         let mut asked = Vec::new();

@@ -2,10 +2,12 @@
 //! loads count legal and illegal attempts together, and values only the legal ones.
 
 use super::guard::{counted_loss, sent_rate};
+use super::parts;
 use super::{ApplicationCapacitySpec, ApplicationRateSpec, CapacitySpec, Flood, RateSpec, SearchSpec};
 use crate::application::{ApplicationRequest, Arrivals};
 use crate::connections::{ConnectionRequest, RatePhase};
 use crate::held_open::{HeldOpen, HeldOutcome};
+use crate::mix::PartOutcome;
 use crate::open_loop::OpenLoop;
 use crate::search::Goal;
 use crate::shape::Placement;
@@ -44,7 +46,13 @@ pub(super) enum Axis {
     /// Connections open at once.
     Open { opening_rate: f64, hold_seconds: f64 },
     /// Connections of applications a second.
-    Applications { ramp_up_seconds: f64, ramp_down_seconds: f64, limit_seconds: f64, transactions: u32 },
+    Applications {
+        ramp_up_seconds: f64,
+        ramp_down_seconds: f64,
+        limit_seconds: f64,
+        /// Of a connection, on the average.
+        transactions: f64,
+    },
     /// Connections of applications open at once.
     HeldApplications {
         opening_rate: f64,
@@ -194,7 +202,8 @@ impl Axis {
             Axis::Connections { .. } | Axis::Applications { .. } => {
                 let missing = 1.0 - self.achieved(outcome) / load;
                 let few = TAIL_CONNECTIONS / outcome.ledger.offered.max(1) as f64;
-                if missing > TAIL_SHARE.max(few) { lost.max(missing) } else { lost }
+                let lost = if missing > TAIL_SHARE.max(few) { lost.max(missing) } else { lost };
+                lost.max(most_behind(outcome))
             }
             // A connection that does not hold is one, however many transactions it had.
             Axis::HeldApplications { .. } => held(outcome).map_or(1.0, |held| held.lost_share()),
@@ -242,7 +251,7 @@ impl Axis {
     /// What was sent in a trial, as loads are given.
     pub(super) fn sent(&self, outcome: &TrialOutcome) -> f64 {
         match self {
-            Axis::Applications { transactions, .. } => sent_rate(outcome) / f64::from(*transactions),
+            Axis::Applications { transactions, .. } => sent_rate(outcome) / transactions,
             _ => self.whole(sent_rate(outcome)),
         }
     }
@@ -289,14 +298,19 @@ fn held(outcome: &TrialOutcome) -> Option<&HeldOutcome> {
     outcome.application()?.held.as_deref()
 }
 
+/// By how much the part of a mix that is held up most is behind: a load is held only if every part is. A few connections of a small part
+/// would be lost among those of the others.
+fn most_behind(outcome: &TrialOutcome) -> f64 {
+    let parts = parts::mix_of(outcome).map_or(&[][..], |mix| &mix.parts);
+    parts.iter().filter_map(PartOutcome::behind).fold(0.0, f64::max)
+}
+
 /// Connections of applications a second: those that the sustained load held, or, of a closed loop, those that ended within it.
-fn applications(outcome: &TrialOutcome, transactions: u32) -> f64 {
+fn applications(outcome: &TrialOutcome, transactions: f64) -> f64 {
     let Some(application) = outcome.application() else { return 0.0 };
     match &application.sustained {
         Some(sustained) => sustained.held_rate(),
-        None if outcome.seconds > 0.0 => {
-            application.in_time as f64 / f64::from(transactions) / outcome.seconds
-        }
+        None if outcome.seconds > 0.0 => application.in_time as f64 / transactions / outcome.seconds,
         None => 0.0,
     }
 }

@@ -3,7 +3,8 @@
 
 use super::axis::Axis;
 use super::guard::is_behind;
-use super::{SearchSpec, mark};
+use super::{SearchSpec, mark, parts};
+use crate::mix::MixOutcome;
 use crate::results::{Mark, MarkKind, SearchOutcome};
 use crate::search::{Goal, Search, TrialRecord};
 use crate::shape::Placement;
@@ -250,15 +251,25 @@ impl LoadSearch {
         Some(mark(MarkKind::RareLoss, text).with_share(lost as f64 / sent as f64))
     }
 
+    /// Which parts of a mix are to blame, as the end of a sentence: in this trial, or, where it shows none, in the first one that does. A
+    /// closed loop waits for what is held up.
+    fn worst_parts(&self, trial: usize) -> String {
+        let this = self.outcomes.get(trial).into_iter();
+        let worst = |outcome| parts::mix_of(outcome).map_or_else(Vec::new, MixOutcome::worst);
+        let found = this.chain(&self.outcomes).map(worst).find(|worst| !worst.is_empty());
+        found.unwrap_or_default().into_iter().map(|part| format!("; {part}")).collect()
+    }
+
     fn no_lower_bound(&self, trials: &[TrialRecord]) -> String {
-        let least = trials.iter().min_by(|a, b| a.loss_ratio.total_cmp(&b.loss_ratio));
-        least.map_or_else(String::new, |t| {
+        let least = trials.iter().enumerate().min_by(|(_, a), (_, b)| a.loss_ratio.total_cmp(&b.loss_ratio));
+        least.map_or_else(String::new, |(place, t)| {
             format!(
-                "no load met the goal of {}; the best trial lost {:.4} % at {:.0} {}",
+                "no load met the goal of {}; the best trial lost {:.4} % at {:.0} {}{}",
                 self.axis.goal(&self.goal),
                 t.loss_ratio * 100.0,
                 t.load,
-                self.axis.unit()
+                self.axis.unit(),
+                self.worst_parts(place)
             )
         })
     }

@@ -31,6 +31,9 @@ mod load_search;
 mod loss_curve;
 mod once;
 mod parameters;
+mod parts;
+#[cfg(test)]
+mod parts_tests;
 mod rate;
 mod recovery;
 mod replacement;
@@ -62,6 +65,7 @@ pub use latency::{LatencyLoad, LatencySpec};
 pub use loss_curve::LossCurveSpec;
 pub use parameters::Key;
 pub(crate) use parameters::{Parameters, keys, own_keys};
+pub(crate) use parts::shares_off;
 pub(crate) use rate::held;
 pub use rate::{RateOf, RateSpec};
 pub use recovery::{OverloadRecoverySpec, ResetRecoverySpec};

@@ -28,6 +28,7 @@ fn trial(completed: u64, failed: &str, count: u64) -> TrialOutcome {
         last_byte_ns: times(2e6, 8e6),
         sustained: None,
         held: None,
+        mix: None,
     };
     let failures = [(failed.to_owned(), count)].into_iter().filter(|(_, count)| *count > 0).collect();
     TrialOutcome {
@@ -74,7 +75,8 @@ fn run_by(has_http: bool, outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, S
         factors: BTreeMap::from([("clients".into(), Level::read("clients", "12"))]),
         cores: 1,
         placement: Placement::Inline,
-        procedure: TransactionsSpec { trial_seconds: SECONDS, limit_seconds: 10.0, has_http }.into(),
+        procedure: TransactionsSpec { trial_seconds: SECONDS, limit_seconds: 10.0, has_http, mix: None }
+            .into(),
         rounds: 2,
         repeats: 0,
     };

@@ -8,6 +8,7 @@ use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
 use crate::level::Level;
+use crate::mix::{ALL, MixOutcome, PART, PartOutcome};
 use crate::trial::LaneOutcome;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -63,6 +64,21 @@ impl<'a> Reading<'a> {
     /// The level of a factor, `cores` and `placement` left out.
     pub fn level(&self, factor: &str) -> Option<&'a Level> {
         self.point.at.get(factor).or_else(|| self.cell.factors.get(factor))
+    }
+
+    /// The part of a mix that it is of; `None` of the whole, and where there is no mix.
+    pub fn part_name(&self) -> Option<&'a str> {
+        self.point.at.get(PART).map(|level| level.text.as_str()).filter(|part| *part != ALL)
+    }
+
+    /// What became of a mix in the typical trial.
+    pub fn mix(&self) -> Option<&'a MixOutcome> {
+        self.typical()?.detail.as_deref()?.application.as_ref()?.mix.as_deref()
+    }
+
+    /// What became of the part of a mix that it is of, in the typical trial.
+    pub fn part(&self) -> Option<&'a PartOutcome> {
+        self.mix()?.part(self.part_name()?)
     }
 
     /// Every factor but cores and placement, and its level.

@@ -1,14 +1,17 @@
 //! From TOML text to a [`Suite`]: reads every table, refuses what it does not know, and goes on after a problem so that
 //! one reading tells them all.
 
+use super::mixes::mixes;
 use super::{
     Asks, Expectation, FACTORS, Factor, Layout, MAX_COMBINATIONS, Profile, Question, Suite, Test, Value,
     Variant, combination_count, combinations, describe,
 };
+use crate::mix::Mix;
 use crate::procedure::{self, PROCEDURES, Parameters, ProcedureKind, ProcedureRow, own_keys};
 use crate::published;
 use crate::results::{Tick, TickStatus};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toml_reader::{Collector, Located, Problems, Section, items, parse, plain_text, wrong_type};
 
 pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
@@ -59,7 +62,8 @@ fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -
     let duts = duts(&root, c);
     let profiles = profiles(&root, c);
     let default_profile = default_profile(&root, &profiles, c);
-    let tests = tests(&root, &profiles, c);
+    let mixes = mixes(&root, c);
+    let tests = tests(&root, &profiles, &mixes, c);
     let expectations = expectations(&root, c);
     let questions = questions(&root, c);
     let ticks = ticks(&root, c);
@@ -73,6 +77,7 @@ fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -
         duts: duts?,
         default_profile: default_profile?,
         profiles: profiles.into_keys().collect(),
+        mixes,
         tests,
         expectations,
         questions,
@@ -82,7 +87,7 @@ fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -
     })
 }
 
-fn named(name: Option<Located<&str>>, key: &str, c: &mut Collector<'_>) -> Option<String> {
+pub(super) fn named(name: Option<Located<&str>>, key: &str, c: &mut Collector<'_>) -> Option<String> {
     let name = name?;
     let allowed = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit() || ch == '-';
     if name.value.is_empty() || !name.value.chars().all(allowed) {
@@ -163,11 +168,12 @@ fn default_profile(
 fn tests(
     root: &Section<'_>,
     profiles: &BTreeMap<Profile, Located<Parameters>>,
+    mixes: &[Arc<Mix>],
     c: &mut Collector<'_>,
 ) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
     for section in root.sections("test", c) {
-        let Some(test) = test(section, &tests, profiles, c) else { continue };
+        let Some(test) = test(section, &tests, (profiles, mixes), c) else { continue };
         if tests.iter().any(|other| other.name == test.name) {
             c.report(test.span.clone(), format!("there is another test called `{}`", test.name), None);
         }
@@ -187,7 +193,7 @@ fn tests(
 fn test(
     s: Section<'_>,
     before: &[Test],
-    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    (profiles, mixes): (&BTreeMap<Profile, Located<Parameters>>, &[Arc<Mix>]),
     c: &mut Collector<'_>,
 ) -> Option<Test> {
     let name = s.required_text("name", "\"rate\"", c);
@@ -197,14 +203,14 @@ fn test(
     let procedure = procedure(&s, c);
     let layout = layout(&s, c);
     let against = against(&s, layout, before, c);
-    let factors = factors(&s, "[test.factors]", procedure, c);
+    let factors = factors(&s, "[test.factors]", (procedure, mixes), c);
     let parameters = Parameters::read(&s, c);
     refuse_idle_parameters(&s, procedure, c);
 
     let mut variants = BTreeMap::new();
     for profile in Profile::ALL {
         let of_profile = profiles.get(&profile).map(|p| &p.value);
-        let own = own_part(&s, profile, of_profile.is_some(), procedure, c);
+        let own = own_part(&s, profile, of_profile.is_some(), (procedure, mixes), c);
         let Some(of_profile) = of_profile.filter(|_| !own.skip) else { continue };
         let mut all_factors = factors.clone();
         all_factors.extend(own.factors);
@@ -239,7 +245,7 @@ fn own_part(
     test: &Section<'_>,
     profile: Profile,
     suite_has_it: bool,
-    procedure: Option<ProcedureKind>,
+    (procedure, mixes): (Option<ProcedureKind>, &[Arc<Mix>]),
     c: &mut Collector<'_>,
 ) -> OwnPart {
     let name = profile.name();
@@ -250,7 +256,7 @@ fn own_part(
     }
     let own = OwnPart {
         skip: s.flag("skip", c).unwrap_or(false),
-        factors: factors(&s, &format!("[test.{name}.factors]"), procedure, c),
+        factors: factors(&s, &format!("[test.{name}.factors]"), (procedure, mixes), c),
         parameters: Parameters::read(&s, c),
     };
     refuse_idle_parameters(&s, procedure, c);
@@ -313,7 +319,7 @@ fn refuse_idle_parameters(s: &Section<'_>, procedure: Option<ProcedureKind>, c: 
 fn factors(
     s: &Section<'_>,
     what: &str,
-    procedure: Option<ProcedureKind>,
+    (procedure, mixes): (Option<ProcedureKind>, &[Arc<Mix>]),
     c: &mut Collector<'_>,
 ) -> BTreeMap<Factor, Vec<Value>> {
     let mut found = BTreeMap::new();
@@ -344,7 +350,7 @@ fn factors(
                 );
                 continue;
             };
-            match factor.parse(&text) {
+            match factor.parse_among(&text, mixes) {
                 Ok(level) if levels.contains(&level) => {
                     c.report(item.span(), format!("`{}` has the level {level} twice", key.value), None);
                 }

@@ -3,15 +3,17 @@
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
 use super::text::{
-    bound, count, directions, family, flag, flood, illegal, link, matching, object, one_of, seconds,
+    bound, count, directions, family, flag, flood, illegal, link, matching, object, one_of, protocol, seconds,
 };
-use super::value::{CHECKSUMS, CLOSES, EVENT_LOGS, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
+use super::value::{CHECKSUMS, CLOSES, EVENT_LOGS, IPS, ORDERS, PLACEMENTS, Value, ZONES};
 use crate::application::{self, Object, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
+use crate::mix::{Mix, PREFIX};
 use crate::procedure::{PROCEDURES, ProcedureKind, ProcedureRow as P, Sends};
 use crate::shape::{Directions, EventLog, IpVersion, Placement, UdpChecksum, ZoneForm};
+use std::sync::Arc;
 
 /// What is to be known of a factor.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +111,21 @@ impl Factor {
         let row = self.row();
         (row.read)(text)
             .ok_or_else(|| format!("`{text}` is no level of `{}`: it takes {}", row.words.key, row.takes))
+    }
+
+    /// Reads a level of a suite that states these mixes.
+    ///
+    /// # Errors
+    /// As [`Self::parse`]; or no mix has the name.
+    pub fn parse_among(self, text: &str, mixes: &[Arc<Mix>]) -> Result<Value, String> {
+        let Some(name) = text.strip_prefix(PREFIX).filter(|_| self == Factor::Protocol) else {
+            return self.parse(text);
+        };
+        let found = mixes.iter().find(|mix| mix.name == name);
+        found.map(|mix| Value::Protocol(ProtocolMix::Stated(mix.clone()))).ok_or_else(|| {
+            let names = mixes.iter().map(|mix| mix.name.as_str());
+            format!("no mix is called `{name}`: {}", toml_reader::suggestion(name, names))
+        })
     }
 
     /// The level where a suite says nothing.
@@ -387,10 +404,10 @@ factors! {
     /// How applications fetch files.
     Protocol {
         key: "protocol", title: "Protocol", rank: LATE, telling: false, of_policy: false,
-        takes: "`http/1.0`, `http/1.1`, `https`, `http/2`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
+        takes: "`http/1.0`, `http/1.1`, `https`, `http/2`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put`, `nstl`, or `mix:NAME`, a mix that the suite states under [[mix]]",
         matters: |p| p.factors.contains(&Factor::Protocol),
-        read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
-        short: level::text, phrase: |l| l.text.to_uppercase(),
+        read: |t| protocol(t).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
+        short: level::text, phrase: level::protocol,
     }
 
     /// Files that are fetched by HTTP.

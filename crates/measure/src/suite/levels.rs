@@ -276,6 +276,13 @@ impl Levels {
         if !(1..=MOST_TRANSACTIONS).contains(&self.transactions()) {
             return Err(SetupProblem::TransactionsOfConnection(self.transactions()));
         }
+        let says_itself = self.protocol().stated().is_some();
+        if says_itself && self.transactions() != 1 {
+            return Err(SetupProblem::SaidByMix("transactions"));
+        }
+        if says_itself && self.object() != Object::Nstl {
+            return Err(SetupProblem::SaidByMix("object"));
+        }
         if self.transactions() > 1 && !self.protocol().keeps_alive() {
             return Err(SetupProblem::NotKeptAlive);
         }

@@ -7,6 +7,7 @@ mod check;
 mod connections;
 mod factor;
 mod levels;
+mod mixes;
 mod setup_problem;
 mod text;
 mod value;
@@ -21,11 +22,13 @@ pub use value::{Match, Value};
 
 pub(crate) use levels::{Beside, Levels};
 
+use crate::mix::Mix;
 use crate::procedure::{Asked, Parameters, ProcedureSpec};
 use crate::results::Tick;
 use crate::shape::Setup;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How thorough a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +137,8 @@ pub struct Suite {
     pub default_profile: Profile,
     /// Profiles that it has, shortest first; never empty.
     pub profiles: Vec<Profile>,
+    /// The mixes of applications that it states, each with a name of its own.
+    pub mixes: Vec<Arc<Mix>>,
     /// The tests, in the order of the text; never empty.
     pub tests: Vec<Test>,
     /// What the results should show.

@@ -186,9 +186,15 @@ pub enum SetupProblem {
          use transactions = 1"
     )]
     NotKeptAlive,
+    /// What the parts of a mix say themselves.
+    #[error(
+        "`{0}` is said by each part of a mix: write it under [[mix.part]], or use a protocol that is no mix"
+    )]
+    SaidByMix(&'static str),
     /// Connections held open by a protocol that closes them.
     #[error(
-        "connections stay open with protocol = \"http/1.1\", \"https\" or \"http/2\" alone: the others end with the file"
+        "connections stay open with protocol = \"http/1.1\", \"https\" or \"http/2\" alone: the others end with the file, and a mix is \
+         measured by its rate"
     )]
     NotHeldOpen,
     /// More connections of applications than clients have ports for.

@@ -1,13 +1,13 @@
 //! How levels are written: each function reads one form, or says `None`.
 
-use crate::application::{MOST_OBJECT_KB, Object};
+use crate::application::{MOST_OBJECT_KB, Object, PROTOCOLS, ProtocolMix};
 use crate::connections::{AttackKind, AttackSources, Illegal, IllegalKind};
 use crate::procedure::Flood;
 use crate::shape::Directions;
 use rule_sets::Family;
 use std::ops::RangeInclusive;
 
-use super::value::{Match, OBJECTS, OWN_RULES, Value};
+use super::value::{Match, NSTL, OBJECTS, OWN_RULES, Value};
 
 /// Addresses of the attackers' range (`10.0.0.0/8`).
 const ATTACKERS: u32 = 1 << 24;
@@ -66,6 +66,11 @@ pub(super) fn matching(text: &str) -> Option<Value> {
 /// `bench`, or the name of a family.
 pub(super) fn family(text: &str) -> Option<Option<Family>> {
     if text == OWN_RULES { Some(None) } else { Family::named(text).map(Some) }
+}
+
+/// A protocol, or the mix of the NSTL benchmark; mixes of a suite's own are read where the suite is at hand.
+pub(super) fn protocol(text: &str) -> Option<ProtocolMix> {
+    if text == NSTL { Some(ProtocolMix::Nstl) } else { one_of(text, &PROTOCOLS).map(ProtocolMix::Only) }
 }
 
 /// A size in KB, or a word for several files.

@@ -2,9 +2,10 @@
 //! written `1000000`.
 
 use super::text::{flood_text, illegal_text, name_of, rate_text};
-use crate::application::{FtpMode, FtpTransfer, FtpVerb, Object, Protocol, ProtocolMix};
+use crate::application::{Object, ProtocolMix};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
+use crate::mix::PREFIX;
 use crate::procedure::Flood;
 use crate::shape::{Directions, EventLog, IpVersion, Placement, UdpChecksum, ZoneForm};
 use rule_sets::Family;
@@ -78,24 +79,12 @@ pub(super) const EVENT_LOGS: [(&str, EventLog); 3] =
     [("none", EventLog::None), ("memory", EventLog::Memory), ("disk", EventLog::Disk)];
 pub(super) const PLACEMENTS: [(&str, Placement); 2] =
     [("inline", Placement::Inline), ("isolated", Placement::Isolated)];
-pub(super) const PROTOCOLS: [(&str, ProtocolMix); 9] = [
-    ("http/1.0", ProtocolMix::Only(Protocol::Http10)),
-    ("http/1.1", ProtocolMix::Only(Protocol::Http11)),
-    ("https", ProtocolMix::Only(Protocol::Https)),
-    ("http/2", ProtocolMix::Only(Protocol::Http2)),
-    ("ftp:get", ftp(FtpMode::Passive, FtpVerb::Get)),
-    ("ftp:put", ftp(FtpMode::Passive, FtpVerb::Put)),
-    ("ftp:active-get", ftp(FtpMode::Active, FtpVerb::Get)),
-    ("ftp:active-put", ftp(FtpMode::Active, FtpVerb::Put)),
-    ("nstl", ProtocolMix::Nstl),
-];
+/// How the NSTL benchmark's protocols and its files are written.
+pub(super) const NSTL: &str = "nstl";
 
 /// Files that are called by a word; others are by their KB.
-pub(super) const OBJECTS: [(&str, Object); 2] = [("nstl", Object::Nstl), ("mixed", Object::Mixed)];
+pub(super) const OBJECTS: [(&str, Object); 2] = [(NSTL, Object::Nstl), ("mixed", Object::Mixed)];
 
-const fn ftp(mode: FtpMode, verb: FtpVerb) -> ProtocolMix {
-    ProtocolMix::Only(Protocol::Ftp(FtpTransfer { mode, verb }))
-}
 /// Connections that are held open to the end of the trial are a matter of the procedure.
 pub(super) const CLOSES: [(&str, CloseBy); 4] = [
     ("reset", CloseBy::Reset),
@@ -145,7 +134,9 @@ impl fmt::Display for Value {
             Value::Close(close) => f.write_str(name_of(close, &CLOSES)),
             Value::Order(order) => f.write_str(name_of(order, &ORDERS)),
             Value::UdpChecksum(checksum) => f.write_str(name_of(checksum, &CHECKSUMS)),
-            Value::Protocol(protocol) => f.write_str(name_of(protocol, &PROTOCOLS)),
+            Value::Protocol(ProtocolMix::Only(protocol)) => f.write_str(protocol.name()),
+            Value::Protocol(ProtocolMix::Nstl) => f.write_str(NSTL),
+            Value::Protocol(ProtocolMix::Stated(mix)) => write!(f, "{PREFIX}{}", mix.name),
             Value::Object(Object::Kb(number)) | Value::Bound(Some(number)) => write!(f, "{number}"),
             Value::EventLog(place) => f.write_str(name_of(place, &EVENT_LOGS)),
             Value::Object(object) => f.write_str(name_of(object, &OBJECTS)),

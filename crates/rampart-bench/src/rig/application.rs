@@ -13,6 +13,7 @@ use measure::application::{
 };
 use measure::shape::{Setup, Zone};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -73,7 +74,10 @@ impl ApplicationRig {
         let hosts =
             |port: &ZonePort, count| applications::add_hosts(port, setup.traffic.ip, count).map_err(broken);
         let (machines, servers) = (hosts(&private, CLIENT_MACHINES)?, hosts(&hostile, SERVERS)?);
-        let files = Arc::new(FileSet::new(shape.object, setup.traffic.seed));
+        let files = Arc::new(match shape.protocol.stated() {
+            Some(mix) => FileSet::of_mix(mix, setup.traffic.seed),
+            None => FileSet::new(shape.object, setup.traffic.seed),
+        });
         Ok(Self {
             shape,
             station,
@@ -94,7 +98,7 @@ impl ApplicationRig {
     /// Shows what the proofs by frames cannot, where a proxy answers in the servers' place: that it takes what the policy allows, and not what
     /// the policy forbids. Nobody listens behind it yet, so a connection that went past it would be refused.
     fn prove_proxy(&mut self) -> Result<(), RigError> {
-        let ports = proxied(self.station.driver, self.shape.protocol);
+        let ports = proxied(self.station.driver, &self.shape.protocol);
         if ports.is_empty() {
             return Ok(());
         }
@@ -136,8 +140,8 @@ impl ApplicationRig {
         let patrol = self.station.end_patrol()?;
         let trespassed = trespass.map(Trespass::end).transpose().map_err(RigError::Broken)?.flatten();
         let mut run = run.map_err(broken_traffic)?;
-        if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
-            held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
+        if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, &self.shape.protocol) {
+            held.relayed = self.station.driver.relays(*protocol) == Some(Relay::Requests);
         }
         let dead = self.station.check_alive().err().map(|dead| dead.to_string());
         let mut outcome = TrialOutcome {
@@ -165,7 +169,7 @@ impl ApplicationRig {
         Load {
             clients: self.shape.clients,
             arrivals: request.arrivals,
-            protocol: self.shape.protocol,
+            protocol: self.shape.protocol.clone(),
             transactions: self.shape.transactions,
             seconds: request.seconds,
             transaction_limit: Duration::from_secs_f64(request.limit_seconds),
@@ -179,9 +183,10 @@ impl ApplicationRig {
 }
 
 /// The servers' ports at which a proxy answers.
-fn proxied(driver: &dyn Driver, mix: ProtocolMix) -> Vec<u16> {
+fn proxied(driver: &dyn Driver, mix: &ProtocolMix) -> Vec<u16> {
     let protocols = mix.protocols().into_iter().filter(|protocol| driver.relays(*protocol).is_some());
-    protocols.map(port_of).collect()
+    // Several protocols of a mix may share one.
+    protocols.map(port_of).collect::<BTreeSet<u16>>().into_iter().collect()
 }
 
 const fn port_of(protocol: Protocol) -> u16 {

@@ -128,7 +128,7 @@ pub(crate) fn build(name: &str, planned: &PlannedCell, shared: &Shared) -> Resul
             Box::new(ConnectionRig::build(name, setup, shape, replaceable, shared)?)
         }
         Workload::Bulk(shape) => Box::new(BulkRig::build(name, setup, *shape, shared)?),
-        Workload::Application(shape) => Box::new(ApplicationRig::build(name, setup, *shape, shared)?),
+        Workload::Application(shape) => Box::new(ApplicationRig::build(name, setup, shape.clone(), shared)?),
     })
 }
 

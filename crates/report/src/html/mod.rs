@@ -10,7 +10,7 @@ use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
 use crate::{
-    Extras, connections, contrast, differ, expectations, lanes, questions, searches, tables, verdict,
+    Extras, connections, contrast, differ, expectations, lanes, mixes, questions, searches, tables, verdict,
 };
 use figures::{Figure, Ids};
 use measure::level;
@@ -121,6 +121,7 @@ struct TestPart {
     constant: String,
     blocks: Vec<BlockPart>,
     connections: Vec<Table>,
+    mixes: Vec<Table>,
     curves: Vec<Figure>,
     sheets: Vec<SheetPart>,
     cpu_figure: Option<Figure>,
@@ -182,7 +183,7 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
     let answers = questions::answers(&extras.questions, view);
     let main = verdict::main_settings(view);
     let main_figure = main.first().and_then(|(_, s)| figures::bars(view, s, &verdict::place(s), &mut ids));
-    let tests = view.tests.iter().map(|t| test_part(view, t, extras, &mut ids)).collect();
+    let tests = view.tests.iter().map(|t| test_part(results, view, t, extras, &mut ids)).collect();
     let ledgers = view
         .tests
         .iter()
@@ -213,7 +214,13 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
     }
 }
 
-fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -> TestPart {
+fn test_part(
+    results: &Results,
+    view: &View<'_>,
+    test: &Test<'_>,
+    extras: &Extras,
+    ids: &mut Ids,
+) -> TestPart {
     let rate = |b: &&Block<'_>| matches!(b.metric, Metric::Throughput | Metric::ConnectionRate);
     let cpu_block = test.blocks.iter().find(rate).or(test.blocks.first());
     let cpu_table = cpu_block.map(tables::cpu).filter(|t| !t.rows.is_empty());
@@ -226,6 +233,7 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
         constant: constant(test),
         blocks: test.blocks.iter().map(|b| block_part(view, b, test, ids)).collect(),
         connections: connections::tables(test),
+        mixes: mixes::tables(results, test),
         curves: match extras.layout(test.name) {
             Layout::Poliwall => seconds::poliwall(view, test, ids),
             _ => Vec::new(),

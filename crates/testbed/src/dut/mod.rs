@@ -6,7 +6,7 @@ use crate::bed::{Bed, Wiring};
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
 use crate::program;
-use measure::application::Protocol;
+use measure::application::{Protocol, ProtocolMix};
 use measure::results::Role;
 use measure::shape::{EventLog, PolicyShape, Setup, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
@@ -300,6 +300,18 @@ pub enum Relay {
     Connections,
     /// Requests, over as many connections as it likes: it may keep them open and share them.
     Requests,
+}
+
+/// Why a proxy that relays so does not carry something of a mix, if anything: of a mix that a suite states with the part that it is.
+fn refused_part(mix: &ProtocolMix, relays: fn(Protocol) -> Result<Relay, &'static str>) -> Option<String> {
+    match mix.stated() {
+        Some(stated) => stated.parts.iter().find_map(|part| {
+            let why = relays(part.protocol).err()?;
+            let (name, protocol) = (&part.name, part.protocol.name());
+            Some(format!("part {name} ({protocol}) of the mix {}: {why}", stated.name))
+        }),
+        None => mix.protocols().into_iter().find_map(|protocol| relays(protocol).err()).map(str::to_owned),
+    }
 }
 
 /// A kind of firewall.

@@ -3,7 +3,8 @@
 
 use super::nstl;
 use crate::random::SplitMix64;
-use measure::application::{Object, Protocol};
+use measure::application::{MIXED_BYTES, Object, Protocol, ZIP_BYTES};
+use measure::mix::{Mix, Part, PartFiles};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,9 +35,6 @@ impl Kind {
 }
 
 const KIB: usize = 1024;
-/// RFC 9411 section 7.3.3.2, table 4: 0.2, 6, 8, 9, 10, 25, 26, 35, 59 and 347 KB, each as often as another.
-const MIXED_BYTES: [usize; 10] =
-    [205, 6 * KIB, 8 * KIB, 9 * KIB, 10 * KIB, 25 * KIB, 26 * KIB, 35 * KIB, 59 * KIB, 347 * KIB];
 
 /// One file.
 #[derive(Debug)]
@@ -54,6 +52,8 @@ pub struct FileSet {
     pages: Vec<Arc<File>>,
     /// For FTP.
     archives: Vec<Arc<File>>,
+    /// For each part of a mix; none where there is no mix.
+    parts: Vec<Vec<Arc<File>>>,
     by_path: HashMap<String, Arc<File>>,
 }
 
@@ -64,7 +64,7 @@ impl FileSet {
         let sizes = nstl::HTTP_FILES.iter().flat_map(|(kind, sizes)| sizes.iter().map(|size| (*kind, *size)));
         let mut make = |(kind, size)| Arc::new(File::make(kind, size, &mut random));
         let pages: Vec<Arc<File>> = sizes.map(&mut make).collect();
-        let archives: Vec<Arc<File>> = nstl::ZIP_BYTES.iter().map(|size| make((Kind::Zip, *size))).collect();
+        let archives: Vec<Arc<File>> = ZIP_BYTES.iter().map(|size| make((Kind::Zip, *size))).collect();
         Self::of(pages, archives)
     }
 
@@ -77,6 +77,20 @@ impl FileSet {
         }
     }
 
+    /// The files of a mix's parts. Two parts that have a file of one kind and size have the same.
+    pub fn of_mix(mix: &Mix, seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let mut made: HashMap<(&str, usize), Arc<File>> = HashMap::new();
+        let mut make = |(kind, size): (Kind, usize)| {
+            let file = made.entry((kind.extension(), size));
+            file.or_insert_with(|| Arc::new(File::make(kind, size, &mut random))).clone()
+        };
+        let parts: Vec<Vec<Arc<File>>> =
+            mix.parts.iter().map(|part| kinds(part).into_iter().map(&mut make).collect()).collect();
+        let by_path = parts.iter().flatten().map(|file| (file.path.clone(), file.clone())).collect();
+        Self { pages: Vec::new(), archives: Vec::new(), parts, by_path }
+    }
+
     /// HTML of these sizes.
     fn pages(sizes: &[usize], seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
@@ -86,7 +100,13 @@ impl FileSet {
 
     fn of(pages: Vec<Arc<File>>, archives: Vec<Arc<File>>) -> Self {
         let by_path = pages.iter().chain(&archives).map(|file| (file.path.clone(), file.clone())).collect();
-        Self { pages, archives, by_path }
+        Self { pages, archives, parts: Vec::new(), by_path }
+    }
+
+    /// A file of a part of a mix, one after the other.
+    pub(super) fn of_part(&self, part: usize, number: u64) -> &Arc<File> {
+        let files = &self.parts[part];
+        &files[(number % files.len() as u64) as usize]
     }
 
     /// One of the files that are fetched with this protocol.
@@ -100,6 +120,21 @@ impl FileSet {
 
     pub(super) fn named(&self, path: &str) -> Option<&Arc<File>> {
         self.by_path.get(path)
+    }
+}
+
+/// The files of a part: what each is, and its size.
+fn kinds(part: &Part) -> Vec<(Kind, usize)> {
+    match (&part.files, part.protocol) {
+        (_, Protocol::Ftp(_)) => part.sizes().into_iter().map(|size| (Kind::Zip, size)).collect(),
+        (PartFiles::Nstl, _) => {
+            let sizes = |(kind, sizes): &(Kind, &'static [usize])| {
+                let kind = *kind;
+                sizes.iter().map(move |size| (kind, *size))
+            };
+            nstl::HTTP_FILES.iter().flat_map(sizes).collect()
+        }
+        _ => part.sizes().into_iter().map(|size| (Kind::Html, size)).collect(),
     }
 }
 
@@ -276,7 +311,7 @@ mod tests {
 archive = zipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read()))
 assert archive.testzip() is None
 print(*archive.namelist(), len(archive.read('data.bin')))";
-        for size in nstl::ZIP_BYTES {
+        for size in ZIP_BYTES {
             let archive = archive(size, &mut SplitMix64::new(size as u64));
             assert_eq!(archive.len(), size);
             let mut python = Command::new("python3");
@@ -313,6 +348,41 @@ print(*archive.namelist(), len(archive.read('data.bin')))";
             assert_eq!((sizes.as_slice(), set.by_path.len()), (bytes, bytes.len()));
         }
         assert_eq!(FileSet::new(Object::Nstl, 3).by_path.len(), FileSet::nstl(3).by_path.len());
+    }
+
+    #[test]
+    fn parts_of_a_mix_have_their_files_in_turns() {
+        let ftp = measure::application::PROTOCOLS.iter().find(|(name, _)| *name == "ftp:get").unwrap().1;
+        let part = |name: &str, protocol, files| Part {
+            name: name.into(),
+            protocol,
+            files,
+            transactions: 1,
+            share: 0.25,
+        };
+        let mix = Mix {
+            name: "m".into(),
+            title: "M".into(),
+            source: None,
+            shares: measure::mix::SharesOf::Transactions,
+            parts: vec![
+                part("a", Protocol::Http11, PartFiles::Kb(vec![1, 80])),
+                part("b", Protocol::Https, PartFiles::Nstl),
+                part("c", ftp, PartFiles::Kb(vec![1])),
+                part("d", ftp, PartFiles::Nstl),
+            ],
+        };
+        let set = FileSet::of_mix(&mix, 5);
+        for (place, part) in mix.parts.iter().enumerate() {
+            let sizes: Vec<usize> =
+                (0..part.sizes().len() as u64).map(|turn| set.of_part(place, turn).bytes.len()).collect();
+            assert_eq!(sizes, part.sizes(), "{}", part.name);
+            let again = set.of_part(place, sizes.len() as u64);
+            assert!(Arc::ptr_eq(again, set.of_part(place, 0)) && set.named(&again.path).is_some());
+        }
+        assert_eq!(set.by_path.len(), 17 + 5, "pages of a KB and of 80 KB are the NSTL benchmark's");
+        assert_eq!(set.of_part(2, 0).kind, Kind::Zip);
+        assert!(Arc::ptr_eq(set.of_part(0, 0), set.of_part(1, 0)));
     }
 
     #[test]

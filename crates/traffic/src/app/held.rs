@@ -107,7 +107,7 @@ pub(super) fn as_many_as_can_be(load: &Load) -> Result<(Load, Option<String>), T
         .map_err(|errno| TrafficError::system("asking how many files may be open")(errno.into()))?;
     // Who may raise the limit does.
     let files = if allow_files(files_of_held(held.connections)).is_ok() { u64::MAX } else { hard };
-    let limits = Limits { files, memory, bytes_each: bytes_each(load.protocol) };
+    let limits = Limits { files, memory, bytes_each: bytes_each(&load.protocol) };
     let Some((connections, why)) = limits.below(held.connections) else { return Ok((load.clone(), None)) };
     if connections == 0 {
         return Err(TrafficError::Impossible(format!("no connection can be held: {why}")));
@@ -116,11 +116,11 @@ pub(super) fn as_many_as_can_be(load: &Load) -> Result<(Load, Option<String>), T
     Ok((Load { arrivals: Arrivals::Held(held), seconds: held.seconds(), ..load.clone() }, Some(why)))
 }
 
-const fn bytes_each(mix: ProtocolMix) -> u64 {
-    match mix.over_tls() {
-        None => BYTES_PLAIN,
-        Some(Protocol::Http2) => BYTES_HTTP2,
-        Some(_) => BYTES_TLS,
+fn bytes_each(mix: &ProtocolMix) -> u64 {
+    match mix.over_tls()[..] {
+        [] => BYTES_PLAIN,
+        [Protocol::Https] => BYTES_TLS,
+        _ => BYTES_HTTP2,
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) async fn keep_open(
         }
         if Instant::now() > latest {
             let rest = (all - number).div_ceil(of as u64);
-            tally.borrow_mut().leave_out(rest);
+            tally.borrow_mut().leave_out(None, rest);
             together.left_out.fetch_add(rest, Ordering::Relaxed);
             together.settle(rest);
             break;
@@ -255,7 +255,7 @@ impl VirtualClient {
         order: &Order<'_>,
     ) -> io::Result<bool> {
         let begun = Instant::now();
-        self.tally.borrow_mut().begin((begun - start).as_secs_f64());
+        self.tally.borrow_mut().begin(None, (begun - start).as_secs_f64());
         // Most connections think most of the time, so a buffer is lent for a transaction alone.
         let kept = self.world.buffers.borrow_mut().pop();
         let mut buffer = kept.unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -267,15 +267,15 @@ impl VirtualClient {
             Ok(arrival) => {
                 let took = Took::of(begun, arrival, ended);
                 let at = (ended - start).as_secs_f64();
-                tally.complete(at, self.world.load.seconds, took, order.file.bytes.len());
+                tally.complete(None, at, self.world.load.seconds, took, order.file.bytes.len());
                 Ok(true)
             }
             Err(Stop::Failed(failure)) => {
-                tally.fail(failure);
+                tally.fail(None, failure);
                 Ok(false)
             }
             Err(Stop::Own(error)) => {
-                tally.take_back();
+                tally.take_back(None);
                 Err(error)
             }
         }
@@ -307,7 +307,7 @@ mod tests {
             (u64::MAX, 40 * MIB, Http2, 2000, Some((204, "and each may take 160 KiB"))),
         ];
         for (files, memory, protocol, asked, expected) in rows {
-            let bytes_each = bytes_each(ProtocolMix::Only(protocol));
+            let bytes_each = bytes_each(&ProtocolMix::Only(protocol));
             let found = Limits { files, memory, bytes_each }.below(asked);
             let what = format!("{files} {memory} {asked}: {found:?}");
             assert_eq!(found.as_ref().map(|(most, _)| *most), expected.map(|(most, _)| most), "{what}");

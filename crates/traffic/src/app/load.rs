@@ -2,14 +2,15 @@
 //! and what became of them.
 
 use super::client::{Arrival, Order, Stop, transact};
-use super::content::FileSet;
+use super::content::{File, FileSet};
 use super::nstl::{CLIENT_MACHINES, FTP_PER_THOUSAND, HITS_PER_THOUSAND, SERVERS};
 use super::run::Load;
 use super::seal::Requests;
-use super::tls::Identity;
+use super::tls::Identities;
 use crate::random::{SplitMix64, mix};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix, SERVER_NAMES};
 use measure::latency::Distribution;
+use measure::mix::Turns;
 use measure::open_loop::Moments;
 use measure::trial::SecondSample;
 use std::cell::{OnceCell, RefCell};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::{Duration, Instant};
 
 /// What is read at once.
@@ -45,6 +46,8 @@ pub(super) struct Tally {
     pub(super) open: OpenTally,
     /// Of connections that are held alone.
     pub(super) held: HeldTally,
+    /// The same of each part of a mix.
+    pub(super) parts: Vec<Tally>,
 }
 
 /// What became of connections that are held.
@@ -114,9 +117,27 @@ impl Tally {
         for (failure, count) in &other.failed {
             *self.failed.entry(*failure).or_default() += count;
         }
+        for (place, part) in other.parts.iter().enumerate() {
+            self.part(place).add(part);
+        }
         for (second, (begun, completed)) in other.per_second.iter().enumerate() {
             let here = self.second(second as f64 * SECOND);
             (here.0, here.1) = (here.0 + begun, here.1 + completed);
+        }
+    }
+
+    fn part(&mut self, place: usize) -> &mut Tally {
+        if self.parts.len() <= place {
+            self.parts.resize_with(place + 1, Tally::default);
+        }
+        &mut self.parts[place]
+    }
+
+    /// Does the same to the whole and to the part that it is of.
+    fn each(&mut self, part: Option<usize>, act: impl Fn(&mut Tally)) {
+        act(self);
+        if let Some(place) = part {
+            act(self.part(place));
         }
     }
 
@@ -140,35 +161,48 @@ impl Tally {
         self.per_second.iter().enumerate().map(sample).collect()
     }
 
-    pub(super) fn fail(&mut self, failure: Failure) {
-        *self.failed.entry(failure).or_default() += 1;
+    pub(super) fn fail(&mut self, part: Option<usize>, failure: Failure) {
+        self.each(part, |tally| *tally.failed.entry(failure).or_default() += 1);
     }
 
     /// So many transactions that were due and could not be begun.
-    pub(super) fn leave_out(&mut self, transactions: u64) {
-        self.open.left_out += transactions;
+    pub(super) fn leave_out(&mut self, part: Option<usize>, transactions: u64) {
+        self.each(part, |tally| tally.open.left_out += transactions);
     }
 
     /// A transaction that this machine could not begin after all.
-    pub(super) fn take_back(&mut self) {
-        self.begun -= 1;
+    pub(super) fn take_back(&mut self, part: Option<usize>) {
+        self.each(part, |tally| tally.begun -= 1);
     }
 
-    pub(super) fn begin(&mut self, at_seconds: f64) {
-        self.begun += 1;
+    pub(super) fn begin(&mut self, part: Option<usize>, at_seconds: f64) {
+        self.each(part, |tally| tally.begun += 1);
         self.second(at_seconds).0 += 1;
     }
 
-    pub(super) fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Took, bytes: usize) {
+    pub(super) fn complete(
+        &mut self,
+        part: Option<usize>,
+        at_seconds: f64,
+        load_seconds: f64,
+        took: Took,
+        bytes: usize,
+    ) {
+        self.each(part, |tally| tally.add_completed(at_seconds < load_seconds, took, bytes));
+        if at_seconds < load_seconds {
+            self.second(at_seconds).1 += 1;
+        }
+    }
+
+    fn add_completed(&mut self, is_in_time: bool, took: Took, bytes: usize) {
         self.completed += 1;
         self.bytes += bytes as u64;
         self.times.add(nanos(took.whole), 1);
         took.first_byte.into_iter().for_each(|took| self.first_byte.add(nanos(took), 1));
         took.last_byte.into_iter().for_each(|took| self.last_byte.add(nanos(took), 1));
-        if at_seconds < load_seconds {
+        if is_in_time {
             self.in_time += 1;
             self.bytes_in_time += bytes as u64;
-            self.second(at_seconds).1 += 1;
         }
     }
 }
@@ -200,12 +234,39 @@ pub(super) struct World {
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
     /// The authority that clients trust; where they speak TLS alone.
-    pub(super) identity: Option<Identity>,
+    pub(super) identities: Option<Identities>,
+    /// Whose turn it is among the parts of a mix, of all threads together.
+    pub(super) turns: Arc<Mutex<Turns>>,
     pub(super) requests: Requests,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
     pub(super) start: OnceCell<Instant>,
     /// Buffers of connections that have ended.
     pub(super) buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+impl World {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The part of a mix that the next connection is of; `None` where there is no mix.
+    pub(super) fn next_part(&self) -> Option<usize> {
+        self.turns().next_part()
+    }
+
+    /// Transactions of a connection.
+    pub(super) fn transactions(&self, part: Option<usize>) -> u32 {
+        let stated = self.load.protocol.stated().zip(part);
+        stated.map_or(self.load.transactions, |(mix, part)| mix.parts[part].transactions)
+    }
+
+    /// What the next transaction of a protocol transfers.
+    fn next_file(&self, part: Option<usize>, protocol: Protocol, random: &mut SplitMix64) -> &Arc<File> {
+        match part {
+            Some(part) => self.files.of_part(part, self.turns().next_file(part)),
+            None => self.files.any(protocol, random),
+        }
+    }
 }
 
 /// When a connection of an open loop is due.
@@ -235,7 +296,8 @@ impl VirtualClient {
         let mut begun = Instant::now();
         let start = *self.world.start.get_or_init(|| begun);
         while (begun - start).as_secs_f64() < load.seconds {
-            begun = self.connect(start, begun, None, &mut random, &mut buffer).await?;
+            let part = self.world.next_part();
+            begun = self.connect(start, begun, (part, None), &mut random, &mut buffer).await?;
         }
         Ok(())
     }
@@ -244,11 +306,17 @@ impl VirtualClient {
     ///
     /// # Errors
     /// This machine cannot make another connection.
-    pub(super) async fn connect_at(self, start: Instant, at: Instant, is_sustained: bool) -> io::Result<()> {
+    pub(super) async fn connect_at(
+        self,
+        start: Instant,
+        part: Option<usize>,
+        at: Instant,
+        is_sustained: bool,
+    ) -> io::Result<()> {
         let kept = self.world.buffers.borrow_mut().pop();
         let mut buffer = kept.unwrap_or_else(|| vec![0; BUFFER_BYTES]);
         let due = Some(Due { at, is_sustained });
-        let result = self.connect(start, at, due, &mut self.random(), &mut buffer).await;
+        let result = self.connect(start, at, (part, due), &mut self.random(), &mut buffer).await;
         self.world.buffers.borrow_mut().push(buffer);
         result.map(drop)
     }
@@ -257,29 +325,33 @@ impl VirtualClient {
         SplitMix64::new(mix(self.world.load.seed ^ self.number))
     }
 
-    /// Makes the transactions of one connection, to the first that fails; of a closed loop none begins after the load. Answers when the last
-    /// one ended. In an open loop the first one began when it was due, whatever it had to wait for since.
+    /// Makes the transactions of one connection, to the first that fails; of a closed loop none begins after the load, but for those of a mix,
+    /// whose shares would not come out otherwise. Answers when the last one ended. In an open loop the first one began when it was due,
+    /// whatever it had to wait for since.
     async fn connect(
         &self,
         start: Instant,
         mut begun: Instant,
-        due: Option<Due>,
+        (part, due): (Option<usize>, Option<Due>),
         random: &mut SplitMix64,
         buffer: &mut [u8],
     ) -> io::Result<Instant> {
         let load = &self.world.load;
         let mut connection = None;
-        let mut order = self.next(random);
+        let mut order = self.next(part, random);
         if due.is_some() {
-            self.tally.borrow_mut().open.moments.begin((begun - start).as_secs_f64());
-        }
-        for left in (0..load.transactions).rev() {
             let at = (begun - start).as_secs_f64();
-            if due.is_none() && at >= load.seconds {
+            self.tally.borrow_mut().each(part, |tally| tally.open.moments.begin(at));
+        }
+        for left in (0..self.world.transactions(part)).rev() {
+            let at = (begun - start).as_secs_f64();
+            if due.is_none() && part.is_none() && at >= load.seconds {
                 break;
             }
             order.is_last = left == 0;
-            self.tally.borrow_mut().begin(at);
+            // What a mix begins behind the load counts to its last second.
+            let seen = if due.is_none() { at.min(load.seconds * (1.0 - f64::EPSILON)) } else { at };
+            self.tally.borrow_mut().begin(part, seen);
             let result = transact(&mut connection, &order, buffer).await;
             let ended = Instant::now();
             let at = (ended - start).as_secs_f64();
@@ -287,48 +359,54 @@ impl VirtualClient {
             match result {
                 Ok(arrival) => {
                     let (took, bytes) = (Took::of(begun, arrival, ended), order.file.bytes.len());
-                    tally.complete(at, load.seconds, took, bytes);
+                    tally.complete(part, at, load.seconds, took, bytes);
                     if let Some(due) = due {
-                        tally.open.complete(at, due.is_sustained, took, bytes);
+                        tally.each(part, |tally| tally.open.complete(at, due.is_sustained, took, bytes));
                     }
                 }
-                Err(Stop::Failed(failure)) => tally.fail(failure),
+                Err(Stop::Failed(failure)) => tally.fail(part, failure),
                 Err(Stop::Own(error)) => {
-                    tally.take_back();
+                    tally.take_back(part);
                     return Err(error);
                 }
             }
             let is_whole = result.is_ok();
             if let Some(due) = due.filter(|_| left == 0 || !is_whole) {
-                tally.open.end(at, ended - due.at, is_whole);
+                tally.each(part, |tally| tally.open.end(at, ended - due.at, is_whole));
             }
             begun = ended;
             if !is_whole {
                 break;
             }
             if left > 0 {
-                order.file = self.world.files.any(order.protocol, random);
+                order.file = self.world.next_file(part, order.protocol, random);
             }
         }
         Ok(begun)
     }
 
     /// What to fetch next, from a server as often as the NSTL benchmark has it.
-    fn next(&self, random: &mut SplitMix64) -> Order<'_> {
+    fn next(&self, part: Option<usize>, random: &mut SplitMix64) -> Order<'_> {
         let machine = (self.number % CLIENT_MACHINES as u64) as usize;
-        self.order(machine, choose(&HITS_PER_THOUSAND[machine], random), random)
+        self.order(part, machine, choose(&HITS_PER_THOUSAND[machine], random), random)
     }
 
     /// What to fetch next where every machine asks every server as often as another, so that there are ports for all.
     pub(super) fn next_in_turn(&self, random: &mut SplitMix64) -> Order<'_> {
         let machine = (self.number % CLIENT_MACHINES as u64) as usize;
         let server = (self.number / CLIENT_MACHINES as u64 % SERVERS as u64) as usize;
-        self.order(machine, server, random)
+        self.order(None, machine, server, random)
     }
 
-    fn order(&self, machine: usize, server: usize, random: &mut SplitMix64) -> Order<'_> {
-        let World { machines, servers, files, load, identity, requests, .. } = &*self.world;
-        let protocol = protocol_of(load.protocol, server, random);
+    fn order(
+        &self,
+        part: Option<usize>,
+        machine: usize,
+        server: usize,
+        random: &mut SplitMix64,
+    ) -> Order<'_> {
+        let World { machines, servers, load, identities, requests, .. } = &*self.world;
+        let protocol = protocol_of(&load.protocol, part, server, random);
         let port = match protocol {
             Protocol::Http10 | Protocol::Http11 => load.http_port,
             Protocol::Https | Protocol::Http2 => load.https_port,
@@ -338,10 +416,10 @@ impl VirtualClient {
             from: machines[machine % machines.len()],
             to: SocketAddr::new(servers[server % servers.len()], port),
             host: SERVER_NAMES[server],
-            file: files.any(protocol, random),
+            file: self.world.next_file(part, protocol, random),
             protocol,
             limit: load.transaction_limit,
-            tls: identity.as_ref().map(|identity| &identity.connector).filter(|_| protocol.is_tls()),
+            tls: identities.as_ref().and_then(|identities| identities.connector(protocol)),
             requests: matches!(protocol, Protocol::Http10 | Protocol::Http11).then_some(requests),
             is_last: true,
         }
@@ -349,9 +427,11 @@ impl VirtualClient {
 }
 
 /// What a transaction with a server speaks.
-fn protocol_of(mix: ProtocolMix, server: usize, random: &mut SplitMix64) -> Protocol {
+fn protocol_of(mix: &ProtocolMix, part: Option<usize>, server: usize, random: &mut SplitMix64) -> Protocol {
     match mix {
-        ProtocolMix::Only(protocol) => protocol,
+        ProtocolMix::Only(protocol) => *protocol,
+        // Every connection of such a mix has its part.
+        ProtocolMix::Stated(mix) => mix.parts[part.unwrap_or(0)].protocol,
         ProtocolMix::Nstl if random.below(1000) < u64::from(FTP_PER_THOUSAND[server]) => {
             Protocol::Ftp(FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get })
         }
@@ -389,7 +469,8 @@ mod tests {
         let mut random = SplitMix64::new(1);
         let mut ftp = [0; SERVERS];
         for (server, count) in ftp.iter_mut().enumerate() {
-            let is_ftp = |_: &u32| protocol_of(ProtocolMix::Nstl, server, &mut random) != Protocol::Http10;
+            let is_ftp =
+                |_: &u32| protocol_of(&ProtocolMix::Nstl, None, server, &mut random) != Protocol::Http10;
             *count = (0..100_000).filter(is_ftp).count() as u32;
         }
         check(&ftp, &FTP_PER_THOUSAND);
@@ -406,11 +487,11 @@ mod tests {
     #[test]
     fn tallies_are_added_and_keep_their_seconds() {
         let mut tally = Tally::default();
-        tally.begin(0.1);
-        tally.begin(2.9);
+        tally.begin(None, 0.1);
+        tally.begin(None, 2.9);
         let took = |ms| Took { whole: Duration::from_millis(ms), ..Took::default() };
-        tally.complete(2.95, 3.0, took(50), 100);
-        tally.complete(3.1, 3.0, took(3000), 1000);
+        tally.complete(None, 2.95, 3.0, took(50), 100);
+        tally.complete(None, 3.1, 3.0, took(3000), 1000);
         let mut sum = Tally::default();
         sum.add(&tally);
         sum.add(&tally);

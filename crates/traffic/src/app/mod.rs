@@ -11,6 +11,8 @@ mod ftp;
 mod held;
 mod http2;
 mod load;
+#[cfg(test)]
+mod mix_tests;
 mod nstl;
 #[cfg(test)]
 mod one_transaction;

@@ -39,12 +39,13 @@ pub(super) async fn keep_time(
         while let Some(ended) = open.try_join_next() {
             settle(ended)?;
         }
+        let part = world.next_part();
         if open.len() >= MOST_OPEN / of {
-            tally.borrow_mut().leave_out(u64::from(world.load.transactions));
+            tally.borrow_mut().leave_out(part, u64::from(world.transactions(part)));
             continue;
         }
         let client = VirtualClient { number, world: world.clone(), tally: tally.clone() };
-        open.spawn_local(client.connect_at(start, due, load.is_sustained(due_seconds)));
+        open.spawn_local(client.connect_at(start, part, due, load.is_sustained(due_seconds)));
     }
     while let Some(ended) = open.join_next().await {
         settle(ended)?;

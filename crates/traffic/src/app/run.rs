@@ -7,23 +7,27 @@ use super::load::{OpenTally, Tally, VirtualClient, World};
 use super::open::{self, MOST_OPEN};
 use super::seal::{Requests, Secret};
 use super::server::{self, Kept, OpenCount, Served, Service};
-use super::tls::Identity;
+use super::tls::Identities;
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{ApplicationOutcome, ApplicationPlaces, Arrivals, ProtocolMix, SERVER_NAMES};
+use measure::application::{
+    ApplicationOutcome, ApplicationPlaces, Arrivals, Failure, ProtocolMix, SERVER_NAMES,
+};
 use measure::held_open::HeldOutcome;
 use measure::ledger::{Ledger, Named, Places};
+use measure::mix::{Mix, MixOutcome, PartOutcome, Turns};
 use measure::open_loop::{OpenLoop, Sustained};
 use measure::trial::SecondSample;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -62,7 +66,7 @@ pub struct Load {
     /// How they fetch files.
     pub protocol: ProtocolMix,
     /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1, HTTPS and HTTP/2 alone. Connections that are held have as many as their
-    /// think time allows.
+    /// think time allows, and those of a mix that a suite states as many as their part says.
     pub transactions: u32,
     /// Seconds in which transactions begin: where connections have their times, all phases.
     pub seconds: f64,
@@ -78,6 +82,14 @@ pub struct Load {
     pub cores: Vec<usize>,
     /// Seed of what clients ask for.
     pub seed: u64,
+}
+
+impl Load {
+    /// The most transactions that a connection has.
+    fn most_transactions(&self) -> u32 {
+        let parts = self.protocol.stated().map(|mix| mix.parts.iter().map(|part| part.transactions));
+        parts.and_then(Iterator::max).unwrap_or(self.transactions)
+    }
 }
 
 /// What became of a run.
@@ -118,17 +130,18 @@ pub fn run(
     };
     let connection_limit = match &together {
         Some(together) => together.longest(),
-        None => load.transaction_limit * load.transactions,
+        None => load.transaction_limit * load.most_transactions(),
     };
     let open_at_servers = Arc::new(OpenCount::default());
-    let over_tls = load.protocol.over_tls();
-    let identity = over_tls.map(|protocol| Identity::new(&SERVER_NAMES, protocol)).transpose();
-    let identity = identity.map_err(TrafficError::system("making a certificate"))?;
+    let identities = Identities::new(&SERVER_NAMES, &load.protocol.over_tls())
+        .map_err(TrafficError::system("making a certificate"))?;
+    let turns = load.protocol.stated().map_or_else(Turns::default, |mix| Turns::of(mix));
+    let turns = Arc::new(Mutex::new(turns));
     let secret = Secret::default();
     let serving = Threads::start("server", &load.cores, |core, ready| {
         let (side, files, secret) = (servers.clone(), files.clone(), secret.clone());
         let mut ports = vec![(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
-        let https = identity.as_ref().map(|identity| Service::over_tls(load.protocol, &identity.acceptor));
+        let https = identities.as_ref().and_then(Identities::service);
         ports.extend(https.map(|service| (load.https_port, service)));
         let longest = connection_limit + SERVER_LONGER;
         let open = open_at_servers.clone();
@@ -140,7 +153,8 @@ pub fn run(
             servers: servers.addresses.clone(),
             files: files.clone(),
             load: load.clone(),
-            identity: identity.clone(),
+            identities: identities.clone(),
+            turns: turns.clone(),
             requests: Requests::new(secret.clone()),
             start: OnceCell::new(),
             buffers: RefCell::default(),
@@ -391,8 +405,7 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
     let mut tally = Tally::default();
     asked.iter().for_each(|asked| tally.add(&asked.tally));
     let served = served.into_iter().fold(Served::default(), Served::plus);
-    let failed: Named =
-        tally.failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect();
+    let failed = by_name(&tally.failed);
     let held = match load.arrivals {
         Arrivals::Held(asked) => Some(Box::new(HeldOutcome {
             asked: asked.connections,
@@ -425,10 +438,45 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             last_byte_ns: tally.last_byte.summary(),
             sustained: open.map(|open| Box::new(sustained(&open, &tally.open))),
             held,
+            mix: load.protocol.stated().map(|mix| Box::new(mix_outcome(mix, open.as_ref(), &tally))),
         },
         per_second: tally.samples(load.seconds),
         fault: faults.next().map(|error| format!("the bench could not make another connection: {error}")),
     }
+}
+
+fn by_name(failed: &BTreeMap<Failure, u64>) -> Named {
+    failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect()
+}
+
+/// What became of each part of a mix. One that had no turn has nothing.
+fn mix_outcome(mix: &Mix, open: Option<&OpenLoop>, tally: &Tally) -> MixOutcome {
+    let nothing = Tally::default();
+    let (expected, connections) = (mix.transaction_shares(), mix.connection_shares());
+    let part = |(place, part): (usize, &measure::mix::Part)| {
+        let tally = tally.parts.get(place).unwrap_or(&nothing);
+        // The part's own share of the load.
+        let load =
+            open.map(|open| OpenLoop { connection_rate: open.connection_rate * connections[place], ..*open });
+        PartOutcome {
+            name: part.name.clone(),
+            asked: part.share,
+            expected: expected[place],
+            each: part.transactions,
+            begun: tally.begun + tally.open.left_out,
+            completed: tally.completed,
+            failed: by_name(&tally.failed),
+            bytes: tally.bytes,
+            in_time: tally.in_time,
+            bytes_in_time: tally.bytes_in_time,
+            times_ns: tally.times.summary(),
+            first_byte_ns: tally.first_byte.summary(),
+            last_byte_ns: tally.last_byte.summary(),
+            sustained: load.map(|load| Box::new(sustained(&load, &tally.open))),
+        }
+    };
+    let parts = mix.parts.iter().enumerate().map(part).collect();
+    MixOutcome { name: mix.name.clone(), shares: mix.shares, parts }
 }
 
 fn sustained(load: &OpenLoop, tally: &OpenTally) -> Sustained {

@@ -4,7 +4,6 @@
 use super::content::{File, FileSet};
 use super::seal::{REQUEST, SEAL, Secret};
 use super::{ftp, http2};
-use measure::application::{Protocol, ProtocolMix};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -120,17 +119,9 @@ pub(super) enum Service {
     Http,
     Https(TlsAcceptor),
     Http2(TlsAcceptor),
+    /// HTTP/2 where the handshake agreed upon it, and HTTP/1.1 where the client asked for nothing.
+    Either(TlsAcceptor),
     Ftp,
-}
-
-impl Service {
-    /// What a mix of protocols speaks over TLS.
-    pub(super) fn over_tls(mix: ProtocolMix, acceptor: &TlsAcceptor) -> Self {
-        match mix.over_tls() {
-            Some(Protocol::Http2) => Self::Http2(acceptor.clone()),
-            _ => Self::Https(acceptor.clone()),
-        }
-    }
 }
 
 /// Opens a listener that several threads may have one of.
@@ -182,6 +173,13 @@ async fn converse(stream: TcpStream, service: Service, world: &World) -> io::Res
         Service::Http => answer(stream, world).await,
         Service::Https(acceptor) => answer(acceptor.accept(stream).await?, world).await,
         Service::Http2(acceptor) => http2::server::converse(acceptor.accept(stream).await?, world).await,
+        Service::Either(acceptor) => {
+            let stream = acceptor.accept(stream).await?;
+            match stream.get_ref().1.alpn_protocol() {
+                Some(http2::ALPN) => http2::server::converse(stream, world).await,
+                _ => answer(stream, world).await,
+            }
+        }
         Service::Ftp => ftp::server::session(stream, world).await,
     }
 }

@@ -22,12 +22,12 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Addresses of loopback, of which each test has its own, so that tests do not meet.
-fn side(test: u8, first: u8, count: usize) -> Side {
+pub(super) fn side(test: u8, first: u8, count: usize) -> Side {
     let address = |host: usize| IpAddr::V4(Ipv4Addr::new(127, 77, test, first + host as u8));
     Side { namespace: None, addresses: (0..count).map(address).collect() }
 }
 
-fn load(clients: u32, protocol: ProtocolMix) -> Load {
+pub(super) fn load(clients: u32, protocol: ProtocolMix) -> Load {
     let [http_port, https_port, ftp_port] = free_ports();
     Load {
         clients,
@@ -336,7 +336,8 @@ fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
         servers: vec!["127.77.21.1".parse().unwrap()],
         files,
         load,
-        identity: None,
+        identities: None,
+        turns: Arc::default(),
         requests,
         start: OnceCell::new(),
         buffers: RefCell::default(),
@@ -347,7 +348,7 @@ fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
     let late = Duration::from_secs(5);
     runtime.block_on(async {
         let due = tokio::time::Instant::now() - late;
-        client.connect_at(due, due, true).await.unwrap();
+        client.connect_at(due, None, due, true).await.unwrap();
     });
     serving.join().unwrap();
     let open = &tally.borrow().open;

@@ -3,6 +3,7 @@
 //! and servers is found out. No session is ever resumed, so that every connection has a whole handshake.
 
 use super::http2;
+use super::server::Service;
 use measure::application::{Failure, Protocol};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -16,12 +17,57 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// Both ends of a run's TLS.
 #[derive(Clone)]
 pub(super) struct Identity {
+    /// The clients' end.
     pub(super) connector: TlsConnector,
     pub(super) acceptor: TlsAcceptor,
 }
 
+/// The TLS of a run in which some speak HTTP/1.1 behind it and others HTTP/2: one authority and one certificate.
+#[derive(Clone, Debug)]
+pub(super) struct Identities {
+    of_protocols: Vec<(Protocol, Identity)>,
+}
+
+impl Identities {
+    /// For what of a mix goes over TLS; `None` where nothing does.
+    pub(super) fn new(names: &[&str], protocols: &[Protocol]) -> io::Result<Option<Self>> {
+        if protocols.is_empty() {
+            return Ok(None);
+        }
+        let (authority, chain, key) = certificate(names).map_err(io::Error::other)?;
+        let of = |protocol: &Protocol| {
+            let (authority, chain, key) = (authority.clone(), chain.clone(), key.clone_key());
+            Ok((*protocol, Identity::of(authority, chain, key, alpn(*protocol)).map_err(io::Error::other)?))
+        };
+        let of_protocols: Vec<(Protocol, Identity)> =
+            protocols.iter().map(of).collect::<io::Result<Vec<_>>>()?;
+        Ok(Some(Self { of_protocols }))
+    }
+
+    /// The clients' end of a protocol.
+    pub(super) fn connector(&self, protocol: Protocol) -> Option<&TlsConnector> {
+        let found = self.of_protocols.iter().find(|(of, _)| *of == protocol);
+        found.map(|(_, identity)| &identity.connector)
+    }
+
+    /// The servers' end: that of HTTP/2 where there is one, because it offers HTTP/1.1 to those that offer nothing.
+    pub(super) fn service(&self) -> Option<Service> {
+        let acceptor = |wanted| {
+            let found = self.of_protocols.iter().find(|(protocol, _)| *protocol == wanted);
+            found.map(|(_, identity)| identity.acceptor.clone())
+        };
+        match (acceptor(Protocol::Https), acceptor(Protocol::Http2)) {
+            (Some(_), Some(both)) => Some(Service::Either(both)),
+            (Some(https), None) => Some(Service::Https(https)),
+            (None, Some(http2)) => Some(Service::Http2(http2)),
+            (None, None) => None,
+        }
+    }
+}
+
 impl Identity {
     /// A new authority, and a certificate by it for servers of these names; the handshake agrees upon what is spoken behind it.
+    #[cfg(test)]
     pub(super) fn new(names: &[&str], protocol: Protocol) -> io::Result<Self> {
         let (authority, chain, key) = certificate(names).map_err(io::Error::other)?;
         Self::of(authority, chain, key, alpn(protocol)).map_err(io::Error::other)

@@ -5,6 +5,7 @@ use crate::campaign::WIRE;
 use crate::campaign::points::{
     self, ELSEWHERE_COSTS, FOREIGN, STOLEN, foreign_load, generator_limited, stolen_time, unstable,
 };
+use crate::procedure::shares_off;
 use crate::shape::Placement;
 use crate::trial::TrialOutcome;
 
@@ -25,6 +26,7 @@ pub(super) fn missing(
         elsewhere(results, point, &deciding),
     ];
     due.push(unstable(point, &results.points));
+    due.push(deciding.iter().filter(|_| point.valid).find_map(|outcome| shares_off(point.metric, outcome)));
     // Other rates may have been fixed, and a file does not say by what procedure.
     due.push(generator_limited(point, &results.points).filter(|_| !point.searches().is_empty()));
     let there = |mark: &Mark| point.marks.iter().any(|own| own.kind == mark.kind);

@@ -5,6 +5,7 @@ use super::super::{Metric, Point, Reading, Results, SearchOutcome, Sent, Trial};
 use super::near;
 use crate::campaign::WIRE;
 use crate::campaign::points::AgainstWire;
+use crate::mix::MixOutcome;
 use crate::open_loop::Sustained;
 use crate::procedure::{counted_loss, held, mean};
 use crate::stats::median;
@@ -68,6 +69,9 @@ fn expected(
         median(&outcomes.iter().filter_map(|outcome| of(outcome)).collect::<Vec<f64>>())
     };
     let exactly = |of: &dyn Fn(&TrialOutcome) -> Option<f64>| middle(of).map(Expected::Value);
+    if let Some(part) = point.part_name() {
+        return exactly(&|o| of_part(point, o, o.application()?.mix.as_deref()?, part));
+    }
     let times = |outcome: &TrialOutcome| outcome.application()?.times_ns;
     match (point.metric, point.sent()) {
         (Metric::Throughput, _) => searched(point, search, middle(&|o| Some(o.forwarding_rate()))?),
@@ -103,7 +107,7 @@ fn expected(
             searched(point, search, middle(&|o| Some(sustained(o)?.held_rate()))?)
         }
         (Metric::TransactionRate | Metric::Goodput, Sent::Application)
-            if search.is_some() && point.at.is_empty() =>
+            if search.is_some() && !point.at.contains_key("load") =>
         {
             let of = |s: &Sustained| {
                 if point.metric == Metric::Goodput { s.bytes as f64 * 8.0 } else { s.transactions as f64 }
@@ -154,6 +158,26 @@ fn expected(
         (Metric::BackToBack, _) => {
             Some(Expected::Between(1.0, trials.iter().map(|trial| trial.offered).fold(0.0, f64::max)))
         }
+        _ => None,
+    }
+}
+
+/// The value of one part of a mix in a trial.
+fn of_part(point: &Reading<'_>, outcome: &TrialOutcome, mix: &MixOutcome, name: &str) -> Option<f64> {
+    let part = mix.part(name)?;
+    let held = |count: u64, of: &Sustained| count as f64 * of.held_rate() / of.connections.max(1) as f64;
+    let sustained = part.sustained.as_deref();
+    match (point.metric, sustained) {
+        (Metric::TrafficShare, _) => mix.came_out(part, mix.shares),
+        (Metric::TransactionRate, Some(of)) => Some(held(of.transactions, of)),
+        (Metric::Goodput, Some(of)) => Some(held(of.bytes, of) * 8.0),
+        (Metric::Goodput, None) => Some(part.bytes_in_time as f64 * 8.0 / outcome.seconds),
+        (Metric::TransactionsPerMinute, _) => Some(part.in_time as f64 / outcome.seconds * MINUTE),
+        (Metric::FailedTransactions, _) => Some(part.loss_ratio()),
+        (Metric::TransactionTime, _) => Some(part.times_ns?.p50),
+        (Metric::TransactionTimeP99, _) => Some(part.times_ns?.p99),
+        (Metric::TimeToFirstByte, of) => Some(of.map_or(part.first_byte_ns, |of| of.first_byte_ns)?.p50),
+        (Metric::TimeToLastByte, of) => Some(of.map_or(part.last_byte_ns, |of| of.last_byte_ns)?.p50),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ mod squid;
 use super::kernel::{Forwarding, gone, version_of};
 use super::nftables::{TABLE, TableCounters};
 use super::services::{self, NameServer};
-use super::{Capabilities, Driver, Relay, Requirement, Running, admit};
+use super::{Capabilities, Driver, Relay, Requirement, Running, admit, refused_part};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::guest::Guest;
@@ -82,8 +82,8 @@ impl Place<'_> {
 
 impl Proxy {
     /// Why it does not carry something of a mix, if anything.
-    fn refuses(&self, mix: ProtocolMix) -> Option<&'static str> {
-        mix.protocols().into_iter().find_map(|protocol| (self.relays)(protocol).err())
+    fn refuses(&self, mix: &ProtocolMix) -> Option<String> {
+        refused_part(mix, self.relays)
     }
 }
 
@@ -114,7 +114,7 @@ impl Driver for Proxy {
 
     fn cannot_handle(&self, setup: &Setup) -> Option<String> {
         match &setup.workload {
-            Workload::Application(shape) => self.refuses(shape.protocol).map(str::to_owned),
+            Workload::Application(shape) => self.refuses(&shape.protocol),
             _ => Some(
                 "traffic other than of applications: frames, streams and connections without HTTP would pass it by".to_owned(),
             ),

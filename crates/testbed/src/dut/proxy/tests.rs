@@ -2,9 +2,25 @@ use super::*;
 use crate::dut::driver;
 use crate::policy::PolicySpec;
 use measure::application::{FtpMode, FtpTransfer, FtpVerb};
+use measure::mix::{Mix, Part, PartFiles, SharesOf};
 use measure::shape::{TestProtocol, ZoneForm};
+use std::sync::Arc;
 
 const FTP: Protocol = Protocol::Ftp(FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get });
+
+/// A mix of these, in the order of their numbers.
+fn stated(protocols: &[Protocol]) -> ProtocolMix {
+    let part = |(number, protocol): (usize, &Protocol)| Part {
+        name: format!("p{number}"),
+        protocol: *protocol,
+        files: PartFiles::Nstl,
+        transactions: 1,
+        share: 0.5,
+    };
+    let parts = protocols.iter().enumerate().map(part).collect();
+    let (name, title, shares) = ("m".to_owned(), "M".to_owned(), SharesOf::Transactions);
+    ProtocolMix::Stated(Arc::new(Mix { name, title, source: None, shares, parts }))
+}
 
 #[test]
 fn what_a_proxy_does_not_carry_is_said() {
@@ -21,12 +37,19 @@ fn what_a_proxy_does_not_carry_is_said() {
         (&SQUID, only(Protocol::Http2), Some("by CONNECT")),
         (&SQUID, only(FTP), Some("FTP of clients that do not know of it")),
         (&SQUID, ProtocolMix::Nstl, Some("FTP of clients that do not know of it")),
+        (&HAPROXY, stated(&[Protocol::Https, Protocol::Http11]), None),
+        (
+            &HAPROXY,
+            stated(&[Protocol::Https, FTP]),
+            Some("part p1 (ftp:get) of the mix m: FTP: HAProxy speaks none"),
+        ),
+        (&SQUID, stated(&[Protocol::Http2, FTP]), Some("part p0 (http/2) of the mix m: ")),
     ];
     for (proxy, mix, said) in rows {
-        let why = proxy.refuses(mix);
+        let why = proxy.refuses(&mix);
         assert_eq!(why.is_some(), said.is_some(), "{} {mix:?}: {why:?}", proxy.name);
         assert!(
-            why.unwrap_or_default().contains(said.unwrap_or_default()),
+            why.as_deref().unwrap_or_default().contains(said.unwrap_or_default()),
             "{} {mix:?}: {why:?}",
             proxy.name
         );

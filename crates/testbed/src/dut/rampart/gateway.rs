@@ -1,12 +1,12 @@
 //! Rampart with its transparent gateways of HTTP and FTP: what the packet filter lets pass to their ports it hands to them, and they ask the servers.
 
 use crate::dut::services::NameServer;
-use crate::dut::{Capabilities, Relay};
+use crate::dut::{Capabilities, Relay, refused_part};
 use crate::error::TestbedError;
 use crate::memory_group::MemoryGroup;
 use crate::policy::{Action, PolicySpec};
 use crate::priority;
-use measure::application::{Protocol, ProtocolMix};
+use measure::application::Protocol;
 use measure::shape::{EventLog, GatewayShape, Setup, Workload};
 use std::fmt::Write as _;
 
@@ -60,16 +60,12 @@ pub(super) fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
     }
 }
 
-fn refuses(mix: ProtocolMix) -> Option<&'static str> {
-    mix.protocols().into_iter().find_map(|protocol| relays(protocol).err())
-}
-
 pub(super) fn cannot_handle(setup: &Setup) -> Option<String> {
     match &setup.workload {
         Workload::Application(_) if setup.policy.rules > MOST_RULES => {
             Some(format!("more than {MOST_RULES} rules in its gateways"))
         }
-        Workload::Application(shape) => refuses(shape.protocol).map(str::to_owned),
+        Workload::Application(shape) => refused_part(&shape.protocol, relays),
         _ => Some(
             "traffic other than of applications: it would pass the gateway by, as through rampart-tc"
                 .to_owned(),
