@@ -4,8 +4,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::run::title;
 use measure::plan::Plan;
+use measure::shape::Setup;
 use serde::Serialize;
 use std::fmt::Write as _;
+use testbed::dut;
 
 #[derive(Serialize)]
 struct DryRun<'a> {
@@ -24,6 +26,16 @@ struct PlannedRow<'a> {
     rounds: u32,
     /// Roughly.
     seconds: f64,
+    /// Those of the firewalls that cannot do what the cell asks, and so will have no value there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unsupported: Vec<Unsupported<'a>>,
+}
+
+#[derive(Serialize)]
+struct Unsupported<'a> {
+    firewall: &'a str,
+    /// What it cannot do.
+    why: String,
 }
 
 /// Prints the plan.
@@ -33,6 +45,7 @@ pub(crate) fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
         firewalls: &planned.duts,
         rounds: planned.cell.rounds,
         seconds: planned.typical_seconds(),
+        unsupported: planned.duts.iter().filter_map(|dut| unsupported(dut, &planned.setup)).collect(),
     });
     let plan = DryRun {
         suite: &plan.suite,
@@ -46,6 +59,17 @@ pub(crate) fn show(plan: &Plan, json: bool) -> Result<(), Failure> {
     }
     output::out(&text(&plan));
     Ok(())
+}
+
+/// What a firewall cannot do of what a cell asks, if anything. One that is not known here is left to the run.
+fn unsupported<'a>(firewall: &'a str, setup: &Setup) -> Option<Unsupported<'a>> {
+    let driver = dut::driver(firewall).ok()?;
+    let enforced = driver.capabilities().as_enforced(&setup.policy);
+    let lacks = || {
+        driver.capabilities().lacks(&enforced, setup.zones).filter(|_| !driver.capabilities().only_forwards())
+    };
+    let why = driver.cannot_handle(setup).or_else(lacks)?;
+    Some(Unsupported { firewall, why })
 }
 
 fn text(plan: &DryRun<'_>) -> String {
@@ -69,6 +93,9 @@ fn text(plan: &DryRun<'_>) -> String {
             if row.rounds == 1 { "" } else { "s" },
             row.firewalls.join(", ")
         );
+        for Unsupported { firewall, why } in &row.unsupported {
+            let _ = writeln!(out, "    {firewall} cannot do {why}: it will have no value here");
+        }
     }
     out
 }

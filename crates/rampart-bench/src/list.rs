@@ -5,9 +5,11 @@ use crate::dry_run::duration;
 use crate::failure::Failure;
 use crate::output;
 use crate::run::read_suite;
+use measure::mix::Mix;
 use measure::plan::{Options, Plan};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use testbed::dut::{DRIVERS, Requirement};
 
 /// Columns of text at least, however narrow the terminal is.
@@ -19,6 +21,15 @@ struct SuiteRow {
     title: String,
     summary: String,
     profiles: Vec<ProfileRow>,
+    /// The mixes of applications that it states.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mixes: Vec<MixRow>,
+}
+
+#[derive(Serialize)]
+struct MixRow {
+    name: String,
+    title: String,
 }
 
 #[derive(Serialize)]
@@ -69,7 +80,9 @@ fn suites() -> Result<Vec<SuiteRow>, Failure> {
                 Ok(ProfileRow { name: profile.name(), seconds: plan.typical_seconds() })
             });
             let profiles = profiles.collect::<Result<_, Failure>>()?;
-            Ok(SuiteRow { name: suite.name, title: suite.title, summary: suite.summary, profiles })
+            let mix = |mix: &Arc<Mix>| MixRow { name: mix.name.clone(), title: mix.title.clone() };
+            let mixes = suite.mixes.iter().map(mix).collect();
+            Ok(SuiteRow { name: suite.name, title: suite.title, summary: suite.summary, profiles, mixes })
         })
         .collect()
 }
@@ -108,6 +121,9 @@ fn text(lists: &Lists, columns: Option<u16>) -> String {
             let profiles: Vec<String> =
                 suite.profiles.iter().map(|p| format!("{} {}", p.name, duration(p.seconds))).collect();
             row(&mut out, &suite.name, &format!("{} [{}]", suite.title, profiles.join(", ")));
+            for mix in &suite.mixes {
+                row(&mut out, "", &format!("mix {}: {}", mix.name, mix.title));
+            }
         }
     }
     if let Some(duts) = &lists.duts {
@@ -161,7 +177,7 @@ mod tests {
     /// Headings, rows, what is missing, and an empty line.
     fn lines_of(lists: &Lists) -> usize {
         let duts = lists.duts.iter().flatten();
-        3 + lists.suites.iter().flatten().count()
+        3 + lists.suites.iter().flatten().map(|suite| 1 + suite.mixes.len()).sum::<usize>()
             + duts.map(|dut| 1 + usize::from(dut.missing.is_some())).sum::<usize>()
     }
 }
