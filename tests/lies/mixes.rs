@@ -1,0 +1,206 @@
+//! Firewalls that treat one part of a mix worse than the others: a sum would hide it, or look better for it, because what fails is over
+//! sooner. Each must be found with the name of the part, and an honest router must not. Needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use measure::application::{Arrivals, PROTOCOLS, ProtocolMix};
+use measure::mix::{Mix, MixOutcome, Part, PartFiles, SharesOf};
+use measure::open_loop::OpenLoop;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::OriginalDst;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use testkit::namespace::Namespace;
+use traffic::app::{FileSet, Load, Outcome, Side, run};
+
+/// Where a relay listens.
+const RELAY: u16 = 8080;
+/// How long the relay keeps what the server says first.
+const HELD_UP: Duration = Duration::from_millis(60);
+/// After which a client gives a transaction up that a router stops; a busy machine may need a while for the others.
+const SHORT: Duration = Duration::from_secs(2);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Clients, a router, and servers.
+struct Bed {
+    clients: Namespace,
+    router: Namespace,
+    servers: Namespace,
+}
+
+impl Bed {
+    /// `rules` is what the router does with packets of clients, besides forwarding.
+    fn build(rules: &str) -> Self {
+        let [clients, router, servers] = ["clients", "router", "servers"].map(Namespace::create);
+        for (end, net) in [(&clients, 7), (&servers, 8)] {
+            let hosts: String =
+                (2..10).map(|host| format!("address add 10.{net}.0.{host}/24 dev e{net}\n")).collect();
+            router.ip(&format!(
+                "link add b{net} type veth peer name e{net} netns {}
+                 address add 10.{net}.0.1/24 dev b{net}
+                 link set b{net} up",
+                end.name()
+            ));
+            end.ip(&format!("{hosts}link set e{net} up\nroute add default via 10.{net}.0.1"));
+        }
+        router.set(&[("ipv4/ip_forward", "1")]);
+        router.nft(&format!("table ip lie {{\n{rules}\n}}"));
+        // A question for a neighbour that is lost while the links come up is asked again after a second.
+        clients.run("ping", &["-n", "-c", "1", "-W", "30", "10.8.0.2"]);
+        Self { clients, router, servers }
+    }
+
+    fn run(&self, arrivals: Arrivals, transaction_limit: Duration) -> (Outcome, MixOutcome) {
+        let mix = mix();
+        let load = Load {
+            clients: 6,
+            seconds: arrivals.open_loop().map_or(0.2, |open| open.seconds()),
+            arrivals,
+            protocol: ProtocolMix::Stated(mix.clone()),
+            transactions: 1,
+            transaction_limit,
+            http_port: 80,
+            https_port: 443,
+            ftp_port: 21,
+            cores: vec![0],
+            seed: 3,
+        };
+        let files = Arc::new(FileSet::of_mix(&mix, 5));
+        let outcome =
+            run(&side(&self.clients, 7), &side(&self.servers, 8), &load, &files, &|| false).unwrap();
+        let carried = *outcome.application.mix.clone().unwrap();
+        assert_eq!((&outcome.fault, outcome.ledger.residual()), (&None, 0), "{:?}", outcome.ledger);
+        (outcome, carried)
+    }
+}
+
+fn side(namespace: &Namespace, net: u8) -> Side {
+    let address = |host: u8| IpAddr::V4(Ipv4Addr::new(10, net, 0, 2 + host));
+    Side { namespace: Some(namespace.path()), addresses: (0..6).map(address).collect() }
+}
+
+/// Three of four transactions fetch pages by HTTP, and one a file by FTP.
+fn mix() -> Arc<Mix> {
+    let part = |name: &str, of: &str, share| Part {
+        name: name.into(),
+        protocol: PROTOCOLS.iter().find(|(known, _)| *known == of).unwrap().1,
+        files: PartFiles::Kb(vec![4]),
+        transactions: 1,
+        share,
+    };
+    Arc::new(Mix {
+        name: "m".into(),
+        title: "M".into(),
+        source: None,
+        shares: SharesOf::Transactions,
+        parts: vec![part("pages", "http/1.1", 0.75), part("files", "ftp:get", 0.25)],
+    })
+}
+
+/// What a router does with what clients send.
+fn forwarded(rule: &str) -> String {
+    format!("chain forwarded {{\ntype filter hook forward priority 0\n{rule}\n}}")
+}
+
+#[test]
+fn a_router_that_drops_one_part_is_found_with_its_name() {
+    for (rule, limit, failed_by) in [
+        ("counter", MINUTE, None),
+        ("tcp dport 21 reject with tcp reset", MINUTE, Some("refused")),
+        // The login passes, and no file comes.
+        ("ip daddr 10.8.0.0/24 tcp dport 1024-65535 reject with tcp reset", MINUTE, Some("refused")),
+        ("ip daddr 10.8.0.0/24 tcp dport 1024-65535 drop", SHORT, Some("timeout")),
+        // Every third session.
+        (
+            "tcp dport 21 tcp flags syn / syn,ack numgen inc mod 3 0 reject with tcp reset",
+            MINUTE,
+            Some("refused"),
+        ),
+    ] {
+        let bed = Bed::build(&forwarded(rule));
+        let (outcome, carried) = bed.run(Arrivals::ClosedLoop, limit);
+        let [pages, files] = &carried.parts[..] else { panic!("{carried:?}") };
+        let off = carried.off().join("; ");
+        let what = format!("{rule}: {off}: {carried:?}");
+        assert!(pages.failed.is_empty() && pages.completed == pages.begun && pages.begun > 0, "{what}");
+        assert_eq!(outcome.application.disagreements(&outcome.ledger), [""; 0], "{what}");
+        let Some(failed_by) = failed_by else {
+            assert!(off.is_empty() && files.completed == files.begun, "{what}");
+            continue;
+        };
+        assert!(files.failed.keys().all(|how| how == failed_by) && !files.failed.is_empty(), "{what}");
+        assert!(off.contains("part files had ") && off.contains(&format!("({failed_by} ")), "{what}");
+    }
+}
+
+/// Hands FTP's connections on, those of data too, but keeps what the server says first for a while.
+struct Relay<'a> {
+    bed: &'a Bed,
+    ended: AtomicBool,
+}
+
+impl Relay<'_> {
+    fn serve<'scope>(&'scope self, scope: &'scope std::thread::Scope<'scope, '_>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.ended.load(Ordering::Relaxed) {
+                return;
+            }
+            // A client that went away is none of the test's business.
+            scope.spawn(move || client.and_then(|client| self.pass(client)));
+        }
+    }
+
+    fn pass(&self, mut client: TcpStream) -> io::Result<()> {
+        let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
+        let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
+        let mut server = self.bed.router.enter(|| TcpStream::connect(server))?;
+        let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+        std::thread::spawn(move || {
+            // Whoever went away ends the other direction too.
+            let _ = io::copy(&mut from_client, &mut to_server);
+            let _ = to_server.shutdown(Shutdown::Write);
+        });
+        let mut first = [0; 512];
+        let count = server.read(&mut first)?;
+        std::thread::sleep(HELD_UP);
+        client.write_all(&first[..count])?;
+        io::copy(&mut server, &mut client)?;
+        client.shutdown(Shutdown::Write)
+    }
+}
+
+/// It completes everything, and the median of all transactions says nothing of it: three of four are pages.
+#[test]
+fn a_part_that_is_slow_alone_has_its_times_beside_those_of_the_others() {
+    let bed = Bed::build(&format!(
+        "chain answers {{\ntype nat hook prerouting priority dstnat\niifname b7 tcp dport {{ 21, 1024-65535 }} redirect to :{RELAY}\n}}"
+    ));
+    let open = OpenLoop {
+        connection_rate: 100.0,
+        ramp_up_seconds: 0.1,
+        sustain_seconds: 0.4,
+        ramp_down_seconds: 0.0,
+    };
+    for arrivals in [Arrivals::ClosedLoop, Arrivals::OpenLoop(open)] {
+        let listener = bed.router.enter(|| TcpListener::bind(("0.0.0.0", RELAY))).unwrap();
+        let relay = Relay { bed: &bed, ended: AtomicBool::new(false) };
+        let (outcome, carried) = std::thread::scope(|scope| {
+            scope.spawn(|| relay.serve(scope, &listener));
+            let found = bed.run(arrivals, MINUTE);
+            relay.ended.store(true, Ordering::Relaxed);
+            // The listener looks whether the run has ended when somebody comes.
+            let _ = bed.router.enter(|| TcpStream::connect(("127.0.0.1", RELAY)));
+            found
+        });
+        let what = format!("{arrivals:?}: {carried:?}");
+        assert_eq!((outcome.ledger.received, carried.off()), (outcome.ledger.offered, Vec::new()), "{what}");
+        let median = |name: &str| carried.part(name).unwrap().times_ns.unwrap().p50;
+        let whole = outcome.application.times_ns.unwrap().p50;
+        // Histograms have steps of a hundredth.
+        assert!(median("files") > HELD_UP.as_nanos() as f64 * 0.98, "{what}");
+        assert!(median("pages") < median("files") && whole < median("files"), "{what}");
+    }
+}
