@@ -57,7 +57,10 @@ impl<T: Point> RangeSet<T> {
     /// The numbers of some ranges. The ranges may come in any order and may overlap; a range whose first number is above its last is
     /// empty.
     pub fn of(ranges: impl IntoIterator<Item = (T, T)>) -> Self {
-        let mut ranges: Vec<(T, T)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
+        let given = ranges.into_iter();
+        // Millions of them would move a dozen times while they grow.
+        let mut ranges = Vec::with_capacity(given.size_hint().0);
+        ranges.extend(given.filter(|(first, last)| first <= last));
         // A stable sort only merges what comes as a few rows in order: compiled lists of millions do.
         ranges.sort_by_key(|(first, _)| *first);
         ranges.dedup_by(|(first, last), before| {

@@ -2,6 +2,7 @@
 //! that comes back, when a file is gone or broken. What is fetched is read from its copy alone.
 
 use crate::fetch::Fetch;
+use crate::list_files::Read;
 use crate::whole_file;
 use policy::lists::{Contents, List, MAX_LISTS, compiled};
 use std::fs::{self, DirBuilder, File};
@@ -128,9 +129,16 @@ impl Copies<'_> {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 
-    /// Keeps a list in place of its last copy.
-    pub(crate) fn keep(&self, list: &List, source: &Source, contents: &Contents) -> io::Result<()> {
-        if self.keep { self.write(&self.path(list, source), &compiled::encode(contents)) } else { Ok(()) }
+    /// Keeps a list in place of its last copy; of a file that is compiled its bytes.
+    pub(crate) fn keep(&self, list: &List, source: &Source, read: &Read) -> io::Result<()> {
+        if !self.keep {
+            return Ok(());
+        }
+        let path = self.path(list, source);
+        match &read.compiled {
+            Some(bytes) => self.write(&path, bytes),
+            None => self.write(&path, &compiled::encode(&read.contents)),
+        }
     }
 
     /// The same, unless the last copy says the same. Returns whether it was another.

@@ -12,7 +12,7 @@ use policy::Policy;
 use policy::address::AddressSet;
 use policy::lists::{Broken, Contents, List, ListTable, Reader, compiled};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek as _, SeekFrom};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -31,6 +31,21 @@ pub(crate) const BETWEEN_ENDS: SignedDuration = SignedDuration::from_secs(10);
 pub(crate) struct Loaded {
     pub(crate) table: ListTable,
     pub(crate) lists: Vec<Facts>,
+}
+
+/// What a file has.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) contents: Contents,
+    pub(crate) broken_lines: u64,
+    /// All of it, if it is a compiled list, for the copy: making the same form anew would take as long as reading it.
+    pub(crate) compiled: Option<Vec<u8>>,
+}
+
+impl From<Contents> for Read {
+    fn from(contents: Contents) -> Self {
+        Self { contents, broken_lines: 0, compiled: None }
+    }
 }
 
 /// How a list was read.
@@ -165,7 +180,8 @@ fn read_each(
 /// # Errors
 /// It cannot be read, with what to do.
 pub(crate) fn entries_of(list: &List, path: &Path) -> Result<(Contents, u64), String> {
-    read_file(list, path, &Room::of_machine().share()).map_err(|why| format!("{}: {why}", path.display()))
+    let read = read_file(list, path, &Room::of_machine().share());
+    read.map(|read| (read.contents, read.broken_lines)).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// IPv4 addresses, and ranges of IPv6.
@@ -233,7 +249,7 @@ fn copies_set(
         .check_folder()
         .map_err(|error| format!("its folder: {error}"))
         .and_then(|()| read_file(&copy, &path, room))
-        .map(|(set, _)| set)
+        .map(|read| read.contents)
         .map_err(|why| format!("its copy {}: {why}", path.display()))
 }
 
@@ -291,8 +307,9 @@ pub(crate) fn fetch(list: &List, copies: Copies<'_>) -> Result<Fetched, String> 
     file.rewind().map_err(unkept)?;
     let read = read_open(list, file, &Room::of_machine().share());
     let program = words.first().map_or("", String::as_str);
-    let (set, broken_lines) = read.map_err(|why| format!("what `{program}` printed {why}"))?;
-    let is_other = copies.keep_another(list, &source, &set).map_err(unkept)?;
+    let Read { contents, broken_lines, .. } =
+        read.map_err(|why| format!("what `{program}` printed {why}"))?;
+    let is_other = copies.keep_another(list, &source, &contents).map_err(unkept)?;
     Ok(Fetched { is_other, broken_lines })
 }
 
@@ -305,13 +322,13 @@ fn read_or_copy(
     copies: Option<Copies<'_>>,
 ) -> Result<(Contents, u64, Option<String>), String> {
     match (read_file(list, path, room), copies) {
-        (Ok((set, broken)), Some(copies)) => {
+        (Ok(read), Some(copies)) => {
             // A full disk costs the copy and not the list.
-            let kept = copies.keep(list, source, &set);
+            let kept = copies.keep(list, source, &read);
             let trouble = kept.err().map(|error| format!("no copy of it could be kept: {error}"));
-            Ok((set, broken, trouble))
+            Ok((read.contents, read.broken_lines, trouble))
         }
-        (Ok((set, broken)), None) => Ok((set, broken, None)),
+        (Ok(read), None) => Ok((read.contents, read.broken_lines, None)),
         (Err(why), Some(copies)) if copies.stand_in => {
             let why = format!("{}: {why}", path.display());
             let set = copies_set(list, source, copies, room).map_err(|_| why.clone())?;
@@ -321,7 +338,7 @@ fn read_or_copy(
     }
 }
 
-fn read_file(list: &List, path: &Path, room: &Share<'_>) -> Result<(Contents, u64), String> {
+fn read_file(list: &List, path: &Path, room: &Share<'_>) -> Result<Read, String> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput => error.to_string(),
         _ => format!("cannot be read: {error}"),
@@ -329,7 +346,7 @@ fn read_file(list: &List, path: &Path, room: &Share<'_>) -> Result<(Contents, u6
     read_open(list, whole_file::open(path).map_err(unreadable)?, room)
 }
 
-fn read_open(list: &List, mut file: File, room: &Share<'_>) -> Result<(Contents, u64), String> {
+fn read_open(list: &List, mut file: File, room: &Share<'_>) -> Result<Read, String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
@@ -345,7 +362,7 @@ fn read_open(list: &List, mut file: File, room: &Share<'_>) -> Result<(Contents,
         file.rewind().map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
-        return country_files::read(bytes, &list.countries).map(|set| (set.into(), 0));
+        return country_files::read(bytes, &list.countries).map(|set| Contents::from(set).into());
     }
     let whole = io::Cursor::new(&start).chain(file);
     if start.starts_with(&GZIP) {
@@ -371,7 +388,7 @@ fn read_compiled(
     mut file: File,
     length: u64,
     room: &Share<'_>,
-) -> Result<(Contents, u64), String> {
+) -> Result<Read, String> {
     if !list.countries.is_empty() {
         return Err(
             "is a compiled list, which knows no countries: name the table that it was made from".to_owned()
@@ -379,15 +396,16 @@ fn read_compiled(
     }
     room.hold(length)?;
     let mut bytes = start;
+    bytes.reserve_exact(usize::try_from(length).unwrap_or(0).saturating_sub(bytes.len()));
     file.read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
-    let set = compiled::decode(&bytes).map_err(|why| format!("{why}: compile it again"))?;
-    if set.is_empty() {
+    let contents = compiled::decode(&bytes).map_err(|why| format!("{why}: compile it again"))?;
+    if contents.is_empty() {
         return Err("nothing is on it".to_owned());
     }
-    Ok((set, 0))
+    Ok(Read { contents, broken_lines: 0, compiled: Some(bytes) })
 }
 
-fn read_text(list: &List, mut from: impl Read, room: &Share<'_>) -> Result<(Contents, u64), String> {
+fn read_text(list: &List, mut from: impl io::Read, room: &Share<'_>) -> Result<Read, String> {
     let mut reader = Reader::new(&list.countries);
     let mut piece = vec![0; PIECE];
     let mut bytes = 0;
@@ -438,7 +456,7 @@ fn read_text(list: &List, mut from: impl Read, room: &Share<'_>) -> Result<(Cont
     if text.contents.is_empty() {
         return Err("nothing is on it: a list that is to be empty is taken out of the policy".to_owned());
     }
-    Ok((text.contents, text.broken))
+    Ok(Read { broken_lines: text.broken, ..text.contents.into() })
 }
 
 #[cfg(test)]
@@ -588,6 +606,25 @@ mod tests {
             let facts = load(&policy(&list, folder.path()), None, NOW).unwrap().unwrap().lists.remove(0);
             assert_eq!((facts.ipv4_addresses, facts.broken_lines), (2, BROKEN), "{name}");
         }
+    }
+
+    #[test]
+    fn the_copy_of_a_compiled_list_is_that_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let copies = folder.path().join("copies");
+        let kept = Copies { folder: &copies, stand_in: true, fetcher: None, keep: true };
+        let whole = compiled::encode(&AddressSet::parse("192.0.2.0/24").unwrap().into());
+        let file = folder.path().join("bad.list");
+        fs::write(&file, &whole).unwrap();
+        let asked = || {
+            let loaded = load(&policy("file = 'bad.list'", folder.path()), Some(kept), NOW);
+            loaded.map(|loaded| loaded.unwrap().lists.remove(0).ipv4_addresses)
+        };
+        assert_eq!(asked(), Ok(256));
+        let copy = fs::read_dir(&copies).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(fs::read(copy).unwrap(), whole);
+        fs::write(&file, &whole[1..]).unwrap();
+        assert_eq!(asked(), Ok(256), "the copy stands in");
     }
 
     #[test]

@@ -118,11 +118,20 @@ impl Part {
             blocks,
             end: None,
         };
+        // Most addresses are on one list: their classes by the list, 0 until there is one. The first class is of no list.
+        let mut of_one_list = [0; 32];
         runs(&inside, |first, last, mask| {
             if last < from || until < first {
                 return;
             }
-            let class = number(mask, &mut classes, &mut part.masks);
+            let one = mask.is_power_of_two().then(|| mask.trailing_zeros() as usize);
+            let class = match one.map_or(0, |list| of_one_list[list]) {
+                0 => number(mask, &mut classes, &mut part.masks),
+                known => known,
+            };
+            if let Some(list) = one {
+                of_one_list[list] = class;
+            }
             if class < most_classes(bits) as u32 {
                 part.add(first.max(from), last.min(until), class);
             }
