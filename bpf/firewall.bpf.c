@@ -168,7 +168,8 @@ int firewall_out(struct __sk_buff *ctx)
 	}
 	if (is_late) {
 		ctx->mark = 0;
-		if (!translate_late(ctx, &p))
+		/* One after the other, because the stack is short. */
+		if (parse_tc(ctx, &p) == VERDICT_NEXT && !translate_late(ctx, &p))
 			return TCX_NEXT;
 		count_drop(REASON_UNTRANSLATABLE);
 		return TCX_DROP;

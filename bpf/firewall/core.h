@@ -424,12 +424,12 @@ static __always_inline enum verdict forward_at(void *ctx, struct packet *p, cons
 	return hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 }
 
-/* Translates a packet that waited for its next hop, by its flow as of this moment. 0, or why it must not leave. */
+/* Translates a packet that waited for its next hop and is parsed anew, by its flow as of this moment. 0, or why it must not leave. */
 __noinline int translate_late(struct __sk_buff *ctx, struct packet *p)
 {
 	struct flow *flow;
 
-	if (!p || parse_tc(ctx, p) != VERDICT_NEXT)
+	if (!p)
 		return REASON_UNTRANSLATABLE;
 	find_side(p);
 	flow = find_flow(p);
