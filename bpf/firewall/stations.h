@@ -8,7 +8,7 @@
  * end, and which of several that is, nobody knows yet.
  *
  * An address that is heard at one interface while it is at another is refused there, until it has been silent for a moment. It has a home,
- * where it was before it moved, for ten minutes: whoever takes the address of somebody who is silent has it until its owner speaks, and not again for
+ * where it was before it moved, for ten minutes: a thief of the address of somebody who is silent has it until its owner speaks, and not again for
  * five. A frame that comes back through a loop of cables is refused by the same rule.
  *
  * An interface has a share of each set. In there its oldest station makes room, so many addresses behind one interface take nothing from the

@@ -4,11 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod routed;
+
 use measure::application::{Arrivals, Object, Protocol, ProtocolMix};
 use measure::held_open::{HeldOpen, HeldOutcome};
 use measure::ledger::Places;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::OriginalDst;
+use routed::Bed;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Read as _, Write as _};
@@ -30,35 +33,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LIMITS: [Duration; 4] =
     [Duration::from_millis(700), Duration::from_secs(3), Duration::from_secs(12), MINUTE];
 
-/// Clients, a machine between, and servers.
-struct Bed {
-    clients: Namespace,
-    between: Namespace,
-    servers: Namespace,
-}
-
 impl Bed {
-    /// `rules` is what the machine between does, besides forwarding.
-    fn build(rules: &str) -> Self {
-        let [clients, between, servers] = ["clients", "between", "servers"].map(Namespace::create);
-        for (end, net) in [(&clients, 7), (&servers, 8)] {
-            let hosts: String =
-                (2..10).map(|host| format!("address add 10.{net}.0.{host}/24 dev e{net}\n")).collect();
-            between.ip(&format!(
-                "link add b{net} type veth peer name e{net} netns {}
-                 address add 10.{net}.0.1/24 dev b{net}
-                 link set b{net} up",
-                end.name()
-            ));
-            end.ip(&format!("{hosts}link set e{net} up\nroute add default via 10.{net}.0.1"));
-        }
-        between.set(&[("ipv4/ip_forward", "1")]);
-        between.nft(&format!("table ip lie {{\n{rules}\n}}"));
-        // A question for a neighbour that is lost while the links come up is asked again after a second.
-        clients.run("ping", &["-n", "-c", "1", "-W", "30", "10.8.0.2"]);
-        Self { clients, between, servers }
-    }
-
     fn run(&self, transaction_limit: Duration) -> Outcome {
         let held = HeldOpen {
             connections: CONNECTIONS,
@@ -156,7 +131,7 @@ impl Proxy<'_> {
     }
 
     fn connect(&self, server: SocketAddrV4) -> io::Result<TcpStream> {
-        self.bed.between.enter(|| TcpStream::connect(server))
+        self.bed.router.enter(|| TcpStream::connect(server))
     }
 
     /// Asks over the one connection with a server, which is never closed.
@@ -216,14 +191,14 @@ fn through(lie: Lie, transaction_limit: Duration) -> Outcome {
            iifname b7 tcp dport 80 redirect to :{PROXY}
          }}"
     ));
-    let listener = bed.between.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
+    let listener = bed.router.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
     let proxy = Proxy { lie, bed: &bed, shared: Mutex::default(), ended: AtomicBool::new(false) };
     std::thread::scope(|scope| {
         scope.spawn(|| proxy.serve(scope, &listener));
         let outcome = bed.run(transaction_limit);
         proxy.ended.store(true, Ordering::Relaxed);
         // The listener looks whether the run has ended when somebody comes.
-        let _ = bed.between.enter(|| TcpStream::connect(("127.0.0.1", PROXY)));
+        let _ = bed.router.enter(|| TcpStream::connect(("127.0.0.1", PROXY)));
         outcome
     })
 }

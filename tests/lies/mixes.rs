@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod routed;
+
 use measure::application::{Arrivals, PROTOCOLS, ProtocolMix};
 use measure::mix::{Mix, MixOutcome, Part, PartFiles, SharesOf};
 use measure::open_loop::OpenLoop;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::OriginalDst;
+use routed::Bed;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -24,35 +27,7 @@ const HELD_UP: Duration = Duration::from_millis(60);
 const SHORT: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Clients, a router, and servers.
-struct Bed {
-    clients: Namespace,
-    router: Namespace,
-    servers: Namespace,
-}
-
 impl Bed {
-    /// `rules` is what the router does with packets of clients, besides forwarding.
-    fn build(rules: &str) -> Self {
-        let [clients, router, servers] = ["clients", "router", "servers"].map(Namespace::create);
-        for (end, net) in [(&clients, 7), (&servers, 8)] {
-            let hosts: String =
-                (2..10).map(|host| format!("address add 10.{net}.0.{host}/24 dev e{net}\n")).collect();
-            router.ip(&format!(
-                "link add b{net} type veth peer name e{net} netns {}
-                 address add 10.{net}.0.1/24 dev b{net}
-                 link set b{net} up",
-                end.name()
-            ));
-            end.ip(&format!("{hosts}link set e{net} up\nroute add default via 10.{net}.0.1"));
-        }
-        router.set(&[("ipv4/ip_forward", "1")]);
-        router.nft(&format!("table ip lie {{\n{rules}\n}}"));
-        // A question for a neighbour that is lost while the links come up is asked again after a second.
-        clients.run("ping", &["-n", "-c", "1", "-W", "30", "10.8.0.2"]);
-        Self { clients, router, servers }
-    }
-
     fn run(&self, arrivals: Arrivals, transaction_limit: Duration) -> (Outcome, MixOutcome) {
         let mix = mix();
         let load = Load {
@@ -159,7 +134,7 @@ impl Relay<'_> {
         let mut server = self.bed.router.enter(|| TcpStream::connect(server))?;
         let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
         std::thread::spawn(move || {
-            // Whoever went away ends the other direction too.
+            // An end that went away ends the other direction too.
             let _ = io::copy(&mut from_client, &mut to_server);
             let _ = to_server.shutdown(Shutdown::Write);
         });

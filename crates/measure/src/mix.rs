@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A level of the factor `protocol` that is a mix begins with this, and its name follows.
 pub const PREFIX: &str = "mix:";
-/// The factor that tells the parts of a mix apart, and its level that stands for all of them together.
+/// The factor whose levels are the parts of a mix, and the level that stands for all of them together.
 pub const PART: &str = "part";
 /// That level.
 pub const ALL: &str = "all";

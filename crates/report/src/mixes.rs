@@ -60,7 +60,7 @@ fn is_encrypted(protocol: &str) -> bool {
     measure::application::PROTOCOLS.iter().any(|(name, of)| *name == protocol && of.is_tls())
 }
 
-/// A trial that carried a mix, with the words that tell it from the others.
+/// A trial that carried a mix, with the words by which it differs from the others.
 struct Entry<'a> {
     heads: Vec<String>,
     mix: &'a MixOutcome,

@@ -126,8 +126,8 @@ fn run() -> Results {
             values.extend(part.times_ns.map(|times| of(Metric::TransactionTime, times.p50)));
         }
         for value in &mut values {
-            let tells = matches!(value.metric, Metric::FailedTransactions | Metric::TrafficShare);
-            if failed > 0 && !tells {
+            let says_so = matches!(value.metric, Metric::FailedTransactions | Metric::TrafficShare);
+            if failed > 0 && !says_so {
                 value.valid = false;
                 value.marks.push(Mark::new(MarkKind::SharesOff, mix.off().join("; ")));
             }
@@ -200,7 +200,7 @@ fn pages_tables_and_files_tell_parts_apart() {
     assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["all", "files", "pages"]);
 }
 
-/// The file follows from its trials, and a file in which somebody mended the shares does not.
+/// The file follows from its trials, and a file in which somebody changed the shares does not.
 #[test]
 fn results_are_read_again_and_an_edited_share_is_named() {
     let mut run = run();

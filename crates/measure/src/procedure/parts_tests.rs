@@ -204,7 +204,7 @@ impl Firewall {
     }
 }
 
-/// Every value's metric with the levels that tell it from the others.
+/// Every value's metric with its levels, by which it differs from the others.
 fn keys(values: &[Measured]) -> Vec<(Metric, Vec<String>)> {
     let levels = |value: &Measured| value.at.values().map(|level| level.text.clone()).collect();
     values.iter().map(|value| (value.metric, levels(value))).collect()
@@ -255,10 +255,10 @@ fn a_part_that_is_dropped_costs_the_whole_its_values_and_is_named() {
     let firewall = Firewall { cuts_files: true, ..HONEST };
     let closed = firewall.closed(&mix);
     for measured in &closed {
-        let tells = matches!(measured.metric, Metric::FailedTransactions | Metric::TrafficShare);
+        let says_so = matches!(measured.metric, Metric::FailedTransactions | Metric::TrafficShare);
         // No file ever came, so that its times are lost by themselves.
         let is_lost = !measured.valid;
-        assert!(counts(measured) == (tells && !is_lost), "{measured:?}");
+        assert!(counts(measured) == (says_so && !is_lost), "{measured:?}");
     }
     let whole = said(value(&closed, Metric::TransactionsPerMinute, "all"));
     assert!(

@@ -120,7 +120,7 @@ fn needs_root_translated_connections_of_real_stacks_on_both_hooks() {
     }
 }
 
-/// Whoever sends to a neighbour that does not answer hears it, behind a masquerade too (RFC 1812 section 5.2.7.1); and the first packets to one that does
+/// A client that sends to a neighbour which does not answer hears it, behind a masquerade too (RFC 1812 section 5.2.7.1); and the first packets to one that does
 /// are not lost, and not seen untranslated.
 #[test]
 fn needs_root_behind_a_masquerade_a_dead_next_hop_is_heard_of_and_the_first_packet_arrives() {
