@@ -139,6 +139,9 @@ impl Relocated {
 }
 
 #[cfg(test)]
+mod stack_tests;
+
+#[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests stop at the first thing that is wrong")]
 mod tests {
     use super::*;

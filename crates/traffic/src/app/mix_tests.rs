@@ -58,6 +58,9 @@ fn check(outcome: &Outcome, carried: &MixOutcome) {
 
 const KB: fn(u32) -> PartFiles = |kb| PartFiles::Kb(vec![kb]);
 
+/// Transactions in which each part of the mixes here has had its turn.
+const ENOUGH: u64 = 100;
+
 #[test]
 fn all_protocols_go_together_in_a_closed_loop() {
     let parts = [
@@ -70,8 +73,16 @@ fn all_protocols_go_together_in_a_closed_loop() {
     ];
     for (test, cores) in [(40, vec![0]), (41, vec![0, 0])] {
         let mix = mix(SharesOf::Transactions, &parts);
-        let load = Load { cores, seconds: 0.2, ..load(12, ProtocolMix::Stated(mix.clone())) };
-        let (outcome, carried) = run_mix(test, &load, &mix);
+        let run_for = |seconds| {
+            let load = Load { cores: cores.clone(), seconds, ..load(12, ProtocolMix::Stated(mix.clone())) };
+            run_mix(test, &load, &mix)
+        };
+        // A machine that is busy with other tests may begin a transaction or two in so short a time, and each part is to have its turn.
+        let (outcome, carried) = [0.2, 2.0]
+            .into_iter()
+            .map(run_for)
+            .find(|(outcome, _)| outcome.ledger.offered >= ENOUGH)
+            .unwrap_or_else(|| run_for(20.0));
         check(&outcome, &carried);
         assert!(carried.parts.iter().all(|part| part.sustained.is_none()));
     }
