@@ -30,7 +30,6 @@
 #define STATION_SETTLED 600	/* after which it is at home where it is */
 #define STATION_STALE 300	/* after which one makes room for those of other interfaces */
 #define STATION_TAKEN (~0ULL)	/* the key while a state is written: nobody's */
-#define STATION_BITS 0xffffffffffffULL
 #define FLOOD_INTERVAL (100000ULL << MOMENT_SHIFT)	/* frames for all interfaces from one: 10,000 a second */
 #define FLOOD_AHEAD (2047 * FLOOD_INTERVAL)
 #define FLOOD_WORD 0xf100d	/* any: what the mark of copies is made of */
@@ -66,12 +65,12 @@ static __always_inline __u32 beats_since(__u32 beat, __u32 then, __u32 bits)
 
 static __always_inline __u32 station_place(__u64 state)
 {
-	return state & FLOOD_PLACE;
+	return state & STATION_PLACE;
 }
 
 static __always_inline __u32 station_home(__u64 state)
 {
-	return state >> STATION_HOME_SHIFT & FLOOD_PLACE;
+	return state >> STATION_HOME_SHIFT & STATION_PLACE;
 }
 
 static __always_inline __u32 since_seen(__u64 state, __u32 beat)

@@ -9,14 +9,11 @@ mod routed;
 use measure::application::{Arrivals, Object, Protocol, ProtocolMix};
 use measure::held_open::{HeldOpen, HeldOutcome};
 use measure::ledger::Places;
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::OriginalDst;
-use routed::Bed;
+use routed::{Bed, meant_by};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use testkit::namespace::Namespace;
@@ -84,23 +81,11 @@ struct Proxy<'a> {
     bed: &'a Bed,
     /// The connections that all clients share.
     shared: Mutex<HashMap<SocketAddrV4, TcpStream>>,
-    ended: AtomicBool,
 }
 
 impl Proxy<'_> {
-    fn serve<'scope>(&'scope self, scope: &'scope std::thread::Scope<'scope, '_>, listener: &TcpListener) {
-        for client in listener.incoming() {
-            if self.ended.load(Ordering::Relaxed) {
-                return;
-            }
-            // A client that went away is none of the test's business.
-            scope.spawn(move || client.and_then(|client| self.pass(client)));
-        }
-    }
-
     fn pass(&self, mut client: TcpStream) -> io::Result<()> {
-        let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
-        let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
+        let server = meant_by(&client)?;
         let mut own = None;
         let mut kept: Option<Vec<u8>> = None;
         while let Some(request) = read_head(&mut client)? {
@@ -113,10 +98,10 @@ impl Proxy<'_> {
                 }
                 (Lie::Answers, Some(answer)) => answer,
                 (Lie::Shares, _) => self.ask_together(server, &request)?,
-                (Lie::OpensAgain, _) => ask(&mut self.connect(server)?, &request)?,
+                (Lie::OpensAgain, _) => ask(&mut self.bed.connect(server)?, &request)?,
                 _ => {
                     if own.is_none() {
-                        own = Some(self.connect(server)?);
+                        own = Some(self.bed.connect(server)?);
                     }
                     ask(own.as_mut().unwrap(), &request)?
                 }
@@ -130,17 +115,13 @@ impl Proxy<'_> {
         Ok(())
     }
 
-    fn connect(&self, server: SocketAddrV4) -> io::Result<TcpStream> {
-        self.bed.router.enter(|| TcpStream::connect(server))
-    }
-
     /// Asks over the one connection with a server, which is never closed.
     fn ask_together(&self, server: SocketAddrV4, request: &[u8]) -> io::Result<Vec<u8>> {
         let request = String::from_utf8_lossy(request).replace("Connection: close\r\n", "");
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         match shared.entry(server) {
             Entry::Occupied(mut open) => ask(open.get_mut(), request.as_bytes()),
-            Entry::Vacant(none) => ask(none.insert(self.connect(server)?), request.as_bytes()),
+            Entry::Vacant(none) => ask(none.insert(self.bed.connect(server)?), request.as_bytes()),
         }
     }
 }
@@ -191,16 +172,8 @@ fn through(lie: Lie, transaction_limit: Duration) -> Outcome {
            iifname b7 tcp dport 80 redirect to :{PROXY}
          }}"
     ));
-    let listener = bed.router.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
-    let proxy = Proxy { lie, bed: &bed, shared: Mutex::default(), ended: AtomicBool::new(false) };
-    std::thread::scope(|scope| {
-        scope.spawn(|| proxy.serve(scope, &listener));
-        let outcome = bed.run(transaction_limit);
-        proxy.ended.store(true, Ordering::Relaxed);
-        // The listener looks whether the run has ended when somebody comes.
-        let _ = bed.router.enter(|| TcpStream::connect(("127.0.0.1", PROXY)));
-        outcome
-    })
+    let proxy = Proxy { lie, bed: &bed, shared: Mutex::default() };
+    bed.with_proxy(PROXY, |client| proxy.pass(client), || bed.run(transaction_limit))
 }
 
 #[test]

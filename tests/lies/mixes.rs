@@ -8,13 +8,10 @@ mod routed;
 use measure::application::{Arrivals, PROTOCOLS, ProtocolMix};
 use measure::mix::{Mix, MixOutcome, Part, PartFiles, SharesOf};
 use measure::open_loop::OpenLoop;
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::OriginalDst;
-use routed::Bed;
+use routed::{Bed, meant_by};
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testkit::namespace::Namespace;
 use traffic::app::{FileSet, Load, Outcome, Side, run};
@@ -111,40 +108,21 @@ fn a_router_that_drops_one_part_is_found_with_its_name() {
     }
 }
 
-/// Hands FTP's connections on, those of data too, but keeps what the server says first for a while.
-struct Relay<'a> {
-    bed: &'a Bed,
-    ended: AtomicBool,
-}
-
-impl Relay<'_> {
-    fn serve<'scope>(&'scope self, scope: &'scope std::thread::Scope<'scope, '_>, listener: &TcpListener) {
-        for client in listener.incoming() {
-            if self.ended.load(Ordering::Relaxed) {
-                return;
-            }
-            // A client that went away is none of the test's business.
-            scope.spawn(move || client.and_then(|client| self.pass(client)));
-        }
-    }
-
-    fn pass(&self, mut client: TcpStream) -> io::Result<()> {
-        let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
-        let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
-        let mut server = self.bed.router.enter(|| TcpStream::connect(server))?;
-        let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
-        std::thread::spawn(move || {
-            // An end that went away ends the other direction too.
-            let _ = io::copy(&mut from_client, &mut to_server);
-            let _ = to_server.shutdown(Shutdown::Write);
-        });
-        let mut first = [0; 512];
-        let count = server.read(&mut first)?;
-        std::thread::sleep(HELD_UP);
-        client.write_all(&first[..count])?;
-        io::copy(&mut server, &mut client)?;
-        client.shutdown(Shutdown::Write)
-    }
+/// Hands a connection of FTP on, also one of data, but keeps what the server says first for a while.
+fn hand_on_late(bed: &Bed, mut client: TcpStream) -> io::Result<()> {
+    let mut server = bed.connect(meant_by(&client)?)?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || {
+        // An end that went away ends the other direction too.
+        let _ = io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    let mut first = [0; 512];
+    let count = server.read(&mut first)?;
+    std::thread::sleep(HELD_UP);
+    client.write_all(&first[..count])?;
+    io::copy(&mut server, &mut client)?;
+    client.shutdown(Shutdown::Write)
 }
 
 /// It completes everything, and the median of all transactions says nothing of it: three of four are pages.
@@ -160,16 +138,8 @@ fn a_part_that_is_slow_alone_has_its_times_beside_those_of_the_others() {
         ramp_down_seconds: 0.0,
     };
     for arrivals in [Arrivals::ClosedLoop, Arrivals::OpenLoop(open)] {
-        let listener = bed.router.enter(|| TcpListener::bind(("0.0.0.0", RELAY))).unwrap();
-        let relay = Relay { bed: &bed, ended: AtomicBool::new(false) };
-        let (outcome, carried) = std::thread::scope(|scope| {
-            scope.spawn(|| relay.serve(scope, &listener));
-            let found = bed.run(arrivals, MINUTE);
-            relay.ended.store(true, Ordering::Relaxed);
-            // The listener looks whether the run has ended when somebody comes.
-            let _ = bed.router.enter(|| TcpStream::connect(("127.0.0.1", RELAY)));
-            found
-        });
+        let (outcome, carried) =
+            bed.with_proxy(RELAY, |client| hand_on_late(&bed, client), || bed.run(arrivals, MINUTE));
         let what = format!("{arrivals:?}: {carried:?}");
         assert_eq!((outcome.ledger.received, carried.off()), (outcome.ledger.offered, Vec::new()), "{what}");
         let median = |name: &str| carried.part(name).unwrap().times_ns.unwrap().p50;

@@ -31,7 +31,8 @@ pub const MOST_OBJECT_KB: u32 = 1024;
 /// Pairs of addresses and ports that a trial can have: what a firewall that remembers ended connections has to hold.
 pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
 
-const KIB: usize = 1024;
+/// Bytes of a KB of files.
+pub const KIB: usize = 1024;
 /// Bytes of the NSTL benchmark's HTML files, 1 to 80 KB (Compaq 1997).
 pub const HTML_BYTES: [usize; 8] = [KIB, 2 * KIB, 4 * KIB, 8 * KIB, 10 * KIB, 20 * KIB, 40 * KIB, 80 * KIB];
 /// Bytes of its GIF files, 512 bytes to 208 KB.

@@ -2,7 +2,7 @@
 //! A suite states them as data; here is what follows from such data: which share of the connections each part has, whose turn it is, and
 //! whether what came out is what was asked for. Pure.
 
-use crate::application::{GIF_BYTES, HTML_BYTES, MIXED_BYTES, Protocol, ZIP_BYTES};
+use crate::application::{GIF_BYTES, HTML_BYTES, KIB, MIXED_BYTES, Protocol, ZIP_BYTES};
 use crate::ledger::Named;
 use crate::open_loop::Sustained;
 use crate::results::LatencySummary;
@@ -22,8 +22,6 @@ pub const MOST_PARTS: usize = 20;
 pub const MOST_OFF: f64 = 0.05;
 /// The turns of parts are dealt one by one, so each may be a connection ahead or behind; so many more or fewer say nothing.
 const GRAIN: f64 = 2.0;
-/// Bytes of a KB.
-const KIB: usize = 1024;
 
 /// A mix of applications, as a suite states it.
 #[derive(Debug, Clone, PartialEq)]

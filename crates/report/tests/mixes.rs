@@ -64,20 +64,8 @@ fn outcome(failed: u64) -> (ApplicationOutcome, Ledger) {
 
 fn point(dut: &str, part: &str, order: f64, metric: Metric, value: f64) -> Point {
     Point {
-        cell: 0,
-        dut: dut.into(),
         at: [("part".to_owned(), Level { order: Some(order), ..Level::read("part", part) })].into(),
-        metric,
-        unit: metric.unit().into(),
-        value,
-        low: value,
-        high: value,
-        clock_error: 0.0,
-        rounds: vec![value],
-        valid: true,
-        marks: Vec::new(),
-        deciding: vec![0],
-        typical: Some(0),
+        ..sample::of_one_round(0, dut, metric, value)
     }
 }
 

@@ -7,7 +7,7 @@ mod sample;
 use measure::application::{ApplicationOutcome, ApplicationPlaces};
 use measure::ledger::{Ledger, Places};
 use measure::level::Level;
-use measure::results::{Cell, Detail, LatencySummary, Metric, Point, Results, Run, Sent, Trial};
+use measure::results::{Cell, Detail, LatencySummary, Metric, Results, Run, Sent, Trial};
 use measure::suite::{Layout, Suite, builtin};
 use reader::{page, text_of};
 use report::terminal::Options;
@@ -38,7 +38,8 @@ fn run() -> Results {
                 (Metric::FailedTransactions, trial.loss),
                 (Metric::TransactionTime, 2e6),
             ];
-            run.points.extend(values.map(|(metric, value)| point(cell.id, dut, metric, value)));
+            run.points
+                .extend(values.map(|(metric, value)| sample::of_one_round(cell.id, dut, metric, value)));
             run.runs.push(Run {
                 cell: cell.id,
                 dut: dut.into(),
@@ -76,25 +77,6 @@ fn trial(failed: u64) -> Trial {
         loss: failed as f64 / 1000.0,
         detail: Some(Box::new(Detail { ledger, application: Some(application), ..Detail::default() })),
         ..Trial::default()
-    }
-}
-
-fn point(cell: u32, dut: &str, metric: Metric, value: f64) -> Point {
-    Point {
-        cell,
-        dut: dut.into(),
-        at: Default::default(),
-        metric,
-        unit: metric.unit().into(),
-        value,
-        low: value,
-        high: value,
-        clock_error: 0.0,
-        rounds: vec![value],
-        valid: true,
-        marks: Vec::new(),
-        deciding: vec![0],
-        typical: Some(0),
     }
 }
 

@@ -61,8 +61,8 @@ impl Ports {
     fn station(&self, key: u64, state: u64, beat: u64) -> Option<Station> {
         let number = (key >> station_bits::STATION_BRIDGE_SHIFT.0) as usize;
         let bridge = self.bridges.iter().filter(|it| it.is_switch()).nth(number.checked_sub(1)?)?;
-        let place = state & 0xff;
-        let home = state >> station_bits::STATION_HOME_SHIFT.0 & 0xff;
+        let place_in = |state: u64| state & u64::from(station_bits::STATION_PLACE.0);
+        let (place, home) = (place_in(state), place_in(state >> station_bits::STATION_HOME_SHIFT.0));
         let since = |shift: u32, bits: u32| {
             let passed = beat.wrapping_sub(state >> shift) & ((1 << bits) - 1);
             // Another core's clock may have been ahead.

@@ -17,13 +17,33 @@ use measure::bulk::BulkOutcome;
 use measure::connections::ConnectionOutcome;
 use measure::ledger::{BulkPlaces, FramePlaces, Ledger, Places};
 use measure::results::{
-    Calibration, CoreUse, CpuUse, Environment, LatencySummary, MarkKind, Metric, Reading, Results, Tick,
+    self, Calibration, CoreUse, CpuUse, Environment, LatencySummary, MarkKind, Metric, Reading, Results, Tick,
 };
 use measure::shape::{Lane, Placement, Zone};
 use measure::trial::{LaneOutcome, SecondSample};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// A value of one valid round of the first run.
+pub(crate) fn of_one_round(cell: u32, dut: &str, metric: Metric, value: f64) -> results::Point {
+    results::Point {
+        cell,
+        dut: dut.into(),
+        at: BTreeMap::new(),
+        metric,
+        unit: metric.unit().into(),
+        value,
+        low: value,
+        high: value,
+        clock_error: 0.0,
+        rounds: vec![value],
+        valid: true,
+        marks: Vec::new(),
+        deciding: vec![0],
+        typical: Some(0),
+    }
+}
 
 /// A run as schema 1 wrote it.
 #[derive(Clone, Serialize)]
@@ -443,8 +463,7 @@ pub(crate) fn append(run: &mut Results, other: Results) {
     let offset = run.cells.len() as u32;
     run.cells.extend(other.cells.into_iter().map(|c| measure::results::Cell { id: c.id + offset, ..c }));
     run.runs.extend(other.runs.into_iter().map(|r| measure::results::Run { cell: r.cell + offset, ..r }));
-    run.points
-        .extend(other.points.into_iter().map(|p| measure::results::Point { cell: p.cell + offset, ..p }));
+    run.points.extend(other.points.into_iter().map(|p| results::Point { cell: p.cell + offset, ..p }));
     for firewall in other.firewalls {
         if !run.firewalls.contains(&firewall) {
             run.firewalls.push(firewall);
