@@ -229,7 +229,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, REASON_ICMP_UNASKED);
 	if (settings.scan_block && !is_from_self(p, hook) && is_blocked(p))
 		return drop(p, REASON_SCAN_BLOCKED);
-	if (hook != HOOK_OUT && hook != HOOK_NETFILTER) {
+	if (!has_way(hook)) {
 		/* What crosses a bridge keeps its ends. */
 		if (settings.translates && !across(p))
 			choose_destination(p);
@@ -266,7 +266,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (reason)
 			return exceed(p, reason);
 	}
-	if (settings.translates && hook != HOOK_OUT && hook != HOOK_NETFILTER && !across(p)) {
+	if (settings.translates && !has_way(hook) && !across(p)) {
 		reason = choose_source(p);
 		if (reason)
 			return exceed(p, reason);
@@ -282,7 +282,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 			return exceed(p, reason);
 	}
 	count_hit(p->slot);
-	if (p->is_proxied && hook != HOOK_OUT && hook != HOOK_NETFILTER) {
+	if (p->is_proxied && !has_way(hook)) {
 		reason = ask_server(ctx, p, hook);
 		if (reason)
 			return drop(p, reason);
@@ -360,7 +360,7 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 
 	*judge = 0;
 	/* The zone, which only the kernel's own forwarding has chosen yet: there are no places of interfaces there. */
-	if (hook == HOOK_NETFILTER || hook == HOOK_OUT)
+	if (has_way(hook))
 		p->way = p->to;
 	if (p->flags & PACKET_LATER_FRAGMENT) {
 		reason = meet_datagram(p);
@@ -383,10 +383,10 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 		related = RELATED_NOT;
 		p->flags &= ~PACKET_TRANSLATED;
 		p->gateway = 0;
-		p->to = hook == HOOK_NETFILTER || hook == HOOK_OUT ? p->way : NO_ZONE;
+		p->to = has_way(hook) ? p->way : NO_ZONE;
 	}
 	/* The kernel sends it to another zone than its receiver's. */
-	if ((hook == HOOK_NETFILTER || hook == HOOK_OUT) && (related == RELATED_PASSES || related == RELATED_FRAGMENT) && p->to != p->way &&
+	if (has_way(hook) && (related == RELATED_PASSES || related == RELATED_FRAGMENT) && p->to != p->way &&
 	    !may_go_elsewhere(p, p->way))
 		return drop(p, REASON_FLOW_ZONE);
 	switch (related) {
@@ -520,13 +520,13 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 	__u32 to = (p->side & 1) ^ 1;
 	enum verdict verdict = VERDICT_NEXT;
 
-	if (hook != HOOK_OUT && hook != HOOK_NETFILTER && p->to == ZONE_SELF) {
+	if (!has_way(hook) && p->to == ZONE_SELF) {
 		if (is_of_gateway(flow)) {
 			p->gateway = gateway_of(flow);
 			return send(ctx, p, hook);
 		}
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
-	} else if (hook != HOOK_OUT && hook != HOOK_NETFILTER) {
+	} else if (!has_way(hook)) {
 		verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 		if (verdict == VERDICT_ELSEWHERE)
 			verdict = VERDICT_NEXT;
@@ -586,12 +586,12 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		return verdict;
 	if (over) {
 		/* Where the flow that is over went says nothing about where another one goes. */
-		p->to = hook == HOOK_OUT || hook == HOOK_NETFILTER ? way : NO_ZONE;
+		p->to = has_way(hook) ? way : NO_ZONE;
 		return begin_anew(ctx, p, hook);
 	}
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
-	if (hook == HOOK_OUT || hook == HOOK_NETFILTER)
+	if (has_way(hook))
 		p->to = way;
 	return send_of_flow(ctx, p, flow, hook);
 }

@@ -83,7 +83,7 @@ static __always_inline enum verdict go_to_gateway(void *ctx, struct packet *p, c
 {
 	/* Fragments are put together behind the place where sockets are assigned. The gateway would take a translated
 	 * destination for the one that was asked for; a bridge has no addresses; and `check` refuses what is not TCP. */
-	if (hook == HOOK_NETFILTER || hook == HOOK_OUT || p->protocol != PROTOCOL_TCP || across(p) ||
+	if (has_way(hook) || p->protocol != PROTOCOL_TCP || across(p) ||
 	    p->flags & (PACKET_FIRST_FRAGMENT | PACKET_DESTINATION_TRANSLATED))
 		return drop(p, REASON_GATEWAY);
 	if (hook == HOOK_XDP ? !gateway_listens_xdp(ctx, p) : !gateway_listens_tc(ctx, p))

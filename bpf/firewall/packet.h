@@ -87,6 +87,12 @@ struct packet {
 	__u32 mark;		/* what its flow shall be marked with */
 };
 
+/* Whether the kernel has chosen where a packet goes: what it forwards itself, and what its programs send. */
+static __always_inline bool has_way(const enum hook hook)
+{
+	return hook == HOOK_NETFILTER || hook == HOOK_OUT;
+}
+
 /* Whether the firewall itself sends a packet: a constant at all hooks but netfilter. What never happens to such packets, and that is
  * routes, answers, translation of new flows and SYN cookies, is not in the program that looks at them, which loads in half the time. */
 static __always_inline bool is_from_self(const struct packet *p, const enum hook hook)

@@ -62,7 +62,7 @@ static __always_inline bool is_proxied_syn(const struct packet *p, const enum ho
 {
 	__u32 wanted;
 
-	if (hook == HOOK_NETFILTER || hook == HOOK_OUT || p->protocol != PROTOCOL_TCP || p->is_proxied)
+	if (has_way(hook) || p->protocol != PROTOCOL_TCP || p->is_proxied)
 		return false;
 	wanted = proxy_of(p);
 	if (wanted == SYN_PROXY_OFF)
@@ -75,7 +75,7 @@ static __always_inline bool is_proxied_syn(const struct packet *p, const enum ho
 /* Whether a segment of no flow may bring a cookie: one was sent while it would still be good. */
 static __always_inline bool may_bring_cookie(const struct packet *p, const enum hook hook)
 {
-	return READ_ONCE(proxy_state.has_sent) && hook != HOOK_NETFILTER && hook != HOOK_OUT && (p->tcp_flags & TCP_KIND) == TCP_ACK &&
+	return READ_ONCE(proxy_state.has_sent) && !has_way(hook) && (p->tcp_flags & TCP_KIND) == TCP_ACK &&
 	       !(p->flags & PACKET_FIRST_FRAGMENT) && !across(p) &&
 	       ticks_since(p->tick, READ_ONCE(proxy_state.sent)) <= COOKIE_TICKS;
 }
@@ -519,7 +519,7 @@ __noinline int follow_proxied_tc(struct __sk_buff *ctx, struct packet *p, struct
 static __always_inline enum verdict follow_proxied_at(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
 {
 	/* The firewall's own connections are none of these, but a route may change. */
-	if (hook == HOOK_NETFILTER || hook == HOOK_OUT)
+	if (has_way(hook))
 		return drop(p, REASON_TCP_STATE);
 	return hook == HOOK_XDP ? follow_proxied_xdp(ctx, p, flow) : follow_proxied_tc(ctx, p, flow);
 }
