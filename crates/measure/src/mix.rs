@@ -163,7 +163,7 @@ fn whole(shares: Vec<f64>) -> Vec<f64> {
 /// A mix as results carry it: RFC 9411 section 7.1 has it reported beside the figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatedMix {
-    /// Its name: a cell whose factor `protocol` is `mix:` and this name carried it.
+    /// Name of the mix: a cell whose factor `protocol` is `mix:` and this name carried it.
     pub name: String,
     /// What it is, in a line.
     pub title: String,
@@ -179,7 +179,7 @@ pub struct StatedMix {
 /// A part of a mix as results carry it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatedPart {
-    /// Its name.
+    /// Name of the part, for example `files`.
     pub name: String,
     /// What its transactions speak, for example `http/1.1`.
     pub protocol: String,
@@ -227,7 +227,7 @@ impl Turns {
 /// What became of a mix in a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixOutcome {
-    /// Its name.
+    /// Name of the mix, for example `office`.
     pub name: String,
     /// What the shares are of.
     pub shares: SharesOf,
@@ -238,7 +238,7 @@ pub struct MixOutcome {
 /// What became of a part of a mix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartOutcome {
-    /// Its name.
+    /// Name of the part, for example `files`.
     pub name: String,
     /// The share that was asked for, of what the mix's shares are of.
     pub asked: f64,

@@ -29,7 +29,7 @@ pub(super) fn mixes(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<Arc<Mix>> 
     found
 }
 
-/// `span` is that of its name.
+/// A mix, whose name is at `span`.
 fn mix(s: Section<'_>, span: &Range<usize>, c: &mut Collector<'_>) -> Option<Mix> {
     let name = s.required_text("name", "\"office\"", c);
     let name = named(name, "name", c);
