@@ -51,6 +51,8 @@ pub enum TrialRequest {
 pub struct FrameRequest {
     /// At least one phase; recovery tests have two.
     pub phases: Vec<Phase>,
+    /// Idle time before the first frame, in seconds: nothing is sent that a buffer would still hold (RFC 9004 section 6.3).
+    pub idle_before_seconds: f64,
     /// Reset the firewall this many seconds after the start (RFC 2544 section 26.6).
     pub reset_after_seconds: Option<f64>,
     /// Whether the trial is about when frames arrive rather than how many: the generator then hands frames over in
@@ -66,7 +68,12 @@ impl FrameRequest {
 
     /// These phases and nothing else.
     pub fn of(phases: Vec<Phase>) -> Self {
-        Self { phases, reset_after_seconds: None, times_matter: false }
+        Self { phases, idle_before_seconds: 0.0, reset_after_seconds: None, times_matter: false }
+    }
+
+    /// The same trial after so much idle time, in seconds.
+    pub fn after_idle(self, idle_before_seconds: f64) -> Self {
+        Self { idle_before_seconds, ..self }
     }
 
     /// The same trial for the sake of its latencies.
@@ -124,7 +131,8 @@ impl TrialRequest {
         let bursts = |phase: &&Phase| matches!(phase.load, Load::Burst(_));
         let load = match self {
             Self::Frames(frames) => {
-                self.seconds() - frames.phases.iter().filter(bursts).map(|phase| phase.seconds).sum::<f64>()
+                let bursts: f64 = frames.phases.iter().filter(bursts).map(|phase| phase.seconds).sum();
+                frames.idle_before_seconds + self.seconds() - bursts
             }
             Self::Connections(connections) => connections.typical_seconds(),
             Self::Bulk(_) | Self::Application(_) => self.seconds(),

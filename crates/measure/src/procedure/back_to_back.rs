@@ -84,22 +84,27 @@ struct BackToBack {
     given_up: Option<Vec<Mark>>,
 }
 
-/// A search for the longest burst without loss: doubling until one is lost, then halving the interval.
+/// A search for the longest burst without loss: doubling until one is lost, then halving the interval. A burst is lost if it is lost twice,
+/// because what the machine does for a moment would else decide all the rest (RFC 9004 section 6.3, ETSI GS NFV-TST 009 clause 12.3.3:
+/// loss verification).
 #[derive(Debug, Clone, Copy)]
 struct BurstSearch {
     first: u64,
     max: u64,
     good: u64,
+    /// It was lost once, and is tried again.
+    doubted: Option<u64>,
     bad: Option<u64>,
 }
 
 impl BurstSearch {
     fn new(first: u64, max: u64) -> Self {
-        Self { first: first.clamp(1, max), max, good: 0, bad: None }
+        Self { first: first.clamp(1, max), max, good: 0, doubted: None, bad: None }
     }
 
     fn next(&self) -> Option<u64> {
         match self.bad {
+            _ if self.doubted.is_some() => self.doubted,
             None if self.good == self.max => None,
             None if self.good == 0 => Some(self.first),
             None => Some(self.good.saturating_mul(2).min(self.max)),
@@ -111,10 +116,11 @@ impl BurstSearch {
     }
 
     fn record(&mut self, burst: u64, lost: bool) {
-        if lost {
-            self.bad = Some(burst);
-        } else {
-            self.good = burst;
+        let was_lost_before = self.doubted.take().is_some();
+        match lost {
+            false => self.good = burst,
+            true if was_lost_before => self.bad = Some(burst),
+            true => self.doubted = Some(burst),
         }
     }
 }
@@ -179,6 +185,12 @@ impl BackToBack {
     }
 }
 
+/// What a buffer for this burst needs to drain of whatever was sent before. Twice that, because the throughput of a short trial holds what its
+/// buffer took.
+fn idle_seconds(burst: u64, found: &Found) -> f64 {
+    2.0 * burst as f64 / found.throughput
+}
+
 impl Method for BackToBack {
     fn next(&mut self) -> Step {
         if let Some(marks) = &self.given_up {
@@ -191,7 +203,8 @@ impl Method for BackToBack {
         };
         match self.bursts.next() {
             Some(burst) if !self.is_finished() => {
-                Step::Trial(FrameRequest::constant(Load::Burst(burst), self.spec.trial_seconds).into())
+                let trial = FrameRequest::constant(Load::Burst(burst), self.spec.trial_seconds);
+                Step::Trial(trial.after_idle(idle_seconds(burst, &found)).into())
             }
             _ => Step::Done(self.result(&found)),
         }

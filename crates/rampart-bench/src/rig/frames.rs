@@ -19,6 +19,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading, Watch as _};
 
+/// How often somebody who waits looks whether the user asks to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
 const FLOWS_STALE: Duration = Duration::from_secs(240);
 /// Frames a second at which flows are opened where a burst would overrun the firewall.
@@ -278,7 +280,20 @@ impl FrameRig {
         })
     }
 
+    /// Sends nothing for so long, unless the user asks to stop.
+    fn idle(&self, time: Duration) -> Result<(), RigError> {
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            if self.station.shared.interrupt.asked() {
+                return Err(RigError::Interrupted);
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        Ok(())
+    }
+
     fn run_trial(&mut self, request: &FrameRequest, patrols: bool) -> Result<TrialOutcome, RigError> {
+        self.idle(Duration::from_secs_f64(request.idle_before_seconds))?;
         let lanes = self.station.setup.lanes();
         let forbidden = self.forbidden();
         self.trials += 1;
