@@ -186,7 +186,7 @@ impl Host for FalseHost {
         self.order(&Order::Prepare(Box::new(trial.clone())))?;
         self.until(|progress| progress.ready)?;
         let start_ns = course.start().map_err(|why| why.to_string())?;
-        self.order(&Order::Begin(start_ns))?;
+        self.order(&Order::Begin(start_ns.unwrap()))?;
         let sent = self.until(|progress| progress.sent.is_some())?.sent.unwrap();
         let expected = loop {
             match course.expected(sent) {

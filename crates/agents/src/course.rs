@@ -62,14 +62,14 @@ impl Course {
 
 /// The other host, for the thread that has the trial.
 impl Partner for &Course {
-    fn start(&mut self) -> Result<u64, TrafficError> {
+    fn start(&mut self) -> Result<Option<u64>, TrafficError> {
         self.tell(|known| known.ready = true);
         let waits = |known: &mut Known| known.start_ns.is_none() && !known.stopped;
         let waited = self.changed.wait_timeout_while(self.known(), PATIENCE, waits);
         let known = waited.unwrap_or_else(PoisonError::into_inner).0;
         match known.start_ns {
             _ if known.stopped => Err(TrafficError::Interrupted),
-            Some(start_ns) => Ok(start_ns),
+            Some(start_ns) => Ok(Some(start_ns)),
             None => Err(TrafficError::Impossible(format!(
                 "nobody said within {} s when the trial begins",
                 PATIENCE.as_secs()

@@ -27,9 +27,9 @@ struct Other<'a> {
 }
 
 impl Partner for Other<'_> {
-    fn start(&mut self) -> Result<u64, TrafficError> {
+    fn start(&mut self) -> Result<Option<u64>, TrafficError> {
         self.between.ready.wait();
-        Ok(*self.between.start.lock().unwrap().get_or_insert_with(|| Clock::now_ns() + 50_000_000))
+        Ok(Some(*self.between.start.lock().unwrap().get_or_insert_with(|| Clock::now_ns() + 50_000_000)))
     }
 
     fn expected(&mut self, sent: u64) -> Option<u64> {

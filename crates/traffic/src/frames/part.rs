@@ -5,15 +5,13 @@ use super::engine::{Engine, Ports, TrialPlan};
 use super::frame;
 use super::held_back::{self, Sighting};
 use super::reading::{Reading, StreamCounts};
+use crate::TrafficError;
 use crate::harness::{Run, Watch, wait_until};
-use crate::{Clock, TrafficError};
 use measure::trial::{Load, Phase};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Where a trial is in no hurry to begin.
-const SOON: Duration = Duration::from_millis(1);
 /// A look that took longer was interrupted.
 const LONGEST_LOOK: Duration = Duration::from_millis(1);
 /// Looks at a trial whose load is constant, and the shortest and longest time between two of them.
@@ -36,11 +34,12 @@ pub struct Part {
 
 /// The side that has the other part of a trial.
 pub trait Partner {
-    /// Both parts are ready: returns when the load begins, in ns of this host's clock ([`Clock::now_ns`]).
+    /// Both parts are ready: returns when the load begins, in ns of this host's clock ([`crate::Clock::now_ns`]), or `None` where no other host has to
+    /// begin at the same moment.
     ///
     /// # Errors
     /// The other part is not ready, or the user asked to stop.
-    fn start(&mut self) -> Result<u64, TrafficError>;
+    fn start(&mut self) -> Result<Option<u64>, TrafficError>;
 
     /// Nothing more is sent from here, after so many frames. Returns how many frames arrive here at most, once the other part has sent all
     /// of its own.
@@ -51,8 +50,8 @@ pub trait Partner {
 struct Nobody;
 
 impl Partner for Nobody {
-    fn start(&mut self) -> Result<u64, TrafficError> {
-        Ok(Clock::now_ns() + SOON.as_nanos() as u64)
+    fn start(&mut self) -> Result<Option<u64>, TrafficError> {
+        Ok(None)
     }
 
     fn expected(&mut self, sent: u64) -> Option<u64> {

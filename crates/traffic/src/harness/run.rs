@@ -83,12 +83,11 @@ impl<S: Generators> Run<S> {
         cores: &[usize],
         senders: Vec<LiveSender>,
     ) -> Result<Self, TrafficError> {
-        let run = Self::ready(memory, cores, senders)?;
-        Ok(run.start_in(memory, START_DELAY, (Instant::now(), Clock::now_ns())))
+        Self::begin_when(memory, cores, senders, || Ok(None))
     }
 
-    /// The same at a moment of the clock, in ns, that `when` says once all generators take turns. Without senders and cores, nothing is sent:
-    /// the schedule is another host's.
+    /// The same at a moment of the clock, in ns, that `when` says once all generators take turns; `None` is soon. Without senders and cores,
+    /// nothing is sent: the schedule is another host's.
     ///
     /// # Errors
     /// A generator takes no turn, nobody says when, or the moment is past.
@@ -96,32 +95,23 @@ impl<S: Generators> Run<S> {
         memory: &mut Memory<S>,
         cores: &[usize],
         senders: Vec<LiveSender>,
-        when: impl FnOnce() -> Result<u64, TrafficError>,
+        when: impl FnOnce() -> Result<Option<u64>, TrafficError>,
     ) -> Result<Self, TrafficError> {
-        let run = Self::ready(memory, cores, senders)?;
+        let mut run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
+        run.wait_for_turns()?;
         let start_ns = when()?;
-        let now @ (_, now_ns) = (Instant::now(), Clock::now_ns());
+        // Both clocks at one moment. However long the machine takes from here, what is soon is not past.
+        let (here, now_ns) = (Instant::now(), Clock::now_ns());
+        let start_ns = start_ns.unwrap_or(now_ns + START_DELAY.as_nanos() as u64);
         let Some(left) = start_ns.checked_sub(now_ns) else {
             return Err(TrafficError::Impossible(format!(
                 "the moment at which a trial was to start was past by {:.3} ms when it was said",
                 (now_ns - start_ns) as f64 / 1e6
             )));
         };
-        Ok(run.start_in(memory, Duration::from_nanos(left), now))
-    }
-
-    /// All generators take turns.
-    fn ready(memory: &Memory<S>, cores: &[usize], senders: Vec<LiveSender>) -> Result<Self, TrafficError> {
-        let run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
-        run.wait_for_turns()?;
+        run.start = here + Duration::from_nanos(left);
+        memory.change(|state| state.set_start(start_ns));
         Ok(run)
-    }
-
-    /// Begins the schedule so long from now, which both clocks say.
-    fn start_in(mut self, memory: &mut Memory<S>, left: Duration, (here, now_ns): (Instant, u64)) -> Self {
-        self.start = here + left;
-        memory.change(|state| state.set_start(now_ns + left.as_nanos() as u64));
-        self
     }
 
     fn wait_for_turns(&self) -> Result<(), TrafficError> {
