@@ -38,17 +38,17 @@ pub(crate) fn run() -> Result<(), Failure> {
         return Err(Failure::Wrong(what.to_owned()));
     }
     let listener = TcpListener::from(io::stdout().as_fd().try_clone_to_owned().map_err(machine)?);
+    // The last file that it reads.
+    let resolvers = resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    privileges::keep_nothing();
+    // From here on it has passwords of users in its memory, and a program that collects cores asks for no limit.
+    nix::sys::prctl::set_dumpable(false).map_err(|error| Failure::Machine(error.to_string()))?;
     let Order::Be(gateway) = next(&stream).map_err(machine)? else { return Ok(()) };
     let gateway = *gateway;
     let datagrams = match gateway.protocol {
         Protocol::Dns(_) => Some(io::stderr().as_fd().try_clone_to_owned().map_err(machine)?),
         _ => None,
     };
-    // The last file that it reads.
-    let resolvers = resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
-    privileges::keep_nothing();
-    // It has passwords of users in its memory, and a program that collects cores asks for no limit.
-    nix::sys::prctl::set_dumpable(false).map_err(|error| Failure::Machine(error.to_string()))?;
     privileges::filter_system_calls_of_gateways().map_err(|kept| Failure::Machine(kept.to_string()))?;
     let (events, waiting) = sync_channel(WAITING);
     let server = Arc::new(Server::start(gateway, listener, resolvers, events).map_err(machine)?);
