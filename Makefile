@@ -36,15 +36,15 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	built=$$?; set +x; wait $$prepared && exit $$built
 	$${CARGO_TARGET_DIR:-target}/debug/xtask layout
 	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
-	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=4 test-beds test-generator test-firewall test-others || failed=1; \
+	@failed=0; scripts/quick-waits $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-firewall test-others || failed=1; \
 	$(MAKE) --no-print-directory test-alone || failed=1; \
 	[ $$failed = 0 ] || ! ls "$(FAILED_TESTS)"/again/* >/dev/null 2>&1 || ! $(MAKE) --no-print-directory test-again || failed=0; \
 	cat "$(FAILED_TESTS)"/* 2>/dev/null; exit $$failed
 	cargo test --workspace --locked --doc --quiet
 
-# Four lanes side by side, because most tests wait, one lane alone, and at last what failed in them: see scripts/run-test. What failed is
+# Three lanes side by side, because most tests wait, one lane alone, and at last what failed in them: see scripts/run-test. What failed is
 # said again at the end, for who has but the last lines of a long log.
-test-beds test-generator test-firewall test-others test-alone test-again: test-%:
+test-beds test-firewall test-others test-alone test-again: test-%:
 	LANE=$* cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test \
 		--workspace --lib --bins --tests --locked --no-fail-fast
 

@@ -64,7 +64,7 @@ pub use flow_records::{FlowRecords, RecordedFlow};
 pub use flow_table::{Filter, Flow, FlowId, FlowTable, Moved};
 pub use interface::Interface;
 pub use policies::{Generation, Policies};
-pub use ports::{Attached, Hook, Meddling, Ports, Station};
+pub use ports::{Attached, Hook, Meddling, Ports, Station, held_namespaces, release_namespace};
 pub use reason::{Reason, State, Tally};
 pub use scans::{Blocked, Scans};
 

@@ -42,9 +42,9 @@ impl Before {
         }
     }
 
-    /// Removes such files of namespaces that are gone.
+    /// Removes such files of namespaces that are gone, and lets go of those that only a firewall holds.
     pub(crate) fn forget_others(&self) {
-        gone::forget_settings(&self.file);
+        gone::forget(&self.file);
     }
 
     /// Notes those of the loopback interface.

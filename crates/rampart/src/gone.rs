@@ -1,8 +1,9 @@
-//! Network namespaces that nobody can enter any more, and the files that killed firewalls left of them. A namespace can be entered while a
-//! process is in it or has it open, or while it is mounted somewhere, as `ip netns` does it. Where this process does not see all others,
-//! nothing counts as gone.
+//! Network namespaces that nobody can enter any more, and what firewalls left of them: names in the BPF file system that hold all of such a
+//! namespace, and files. A namespace can be entered while a process is in it or has it open, or while it is mounted somewhere, as `ip netns`
+//! does it. Where this process does not see all others, nothing counts as gone.
 
 use crate::before::EXTENSION;
+use dataplane::{held_namespaces, release_namespace};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -11,36 +12,38 @@ use std::path::{Path, PathBuf};
 /// The first PID namespace's number (`PROC_PID_INIT_INO`): a process in it sees all others.
 const FIRST: &str = "pid:[4026531836]";
 
-/// Removes what was noted of settings in namespaces that are gone, beside this one's `own` file. What cannot be looked at or removed stays: it
-/// harms nobody.
-pub(crate) fn forget_settings(own: &Path) {
-    let others = others(own);
-    // To look at all processes takes a while, for which a firewall that starts is waited for, and most machines have no such file.
-    if others.is_empty() {
+/// Lets go of namespaces that nobody can enter, and removes what was noted of settings there, beside this one's `own` file. What cannot be looked
+/// at or removed stays.
+pub(crate) fn forget(own: &Path) {
+    let (held, noted) = (held_namespaces().unwrap_or_default(), others(own));
+    // To look at all processes takes a while, for which a firewall that starts is waited for, and most machines have nothing of this.
+    if held.is_empty() && noted.is_empty() {
         return;
     }
-    if let Ok(Some(there)) = there(Path::new("/proc")) {
-        forget(&others, &there);
-    }
+    let there = || there(Path::new("/proc")).ok().flatten();
+    // Twice, because a process may enter a namespace after it was looked at, from one that has ended before.
+    let Some(mut entered) = there() else { return };
+    let Some(again) = there() else { return };
+    entered.extend(again);
+    held.difference(&entered).for_each(|number| {
+        let _ = release_namespace(*number);
+    });
+    remove(&noted, &entered);
 }
 
 /// Files of other namespaces beside `own`, by the namespaces' numbers.
 fn others(own: &Path) -> Vec<(u64, PathBuf)> {
-    let folder = own.parent().unwrap_or(Path::new("."));
-    // A firewall at netfilter holds its namespace by names in the BPF file system, and keeps it until `rampart down`.
-    let pins = [folder.join("bpf"), PathBuf::from("/sys/fs/bpf")];
-    let is_held = |number: u64| pins.iter().any(|pins| pins.join(format!("rampart-net-{number}")).exists());
     let number = |path: &Path| -> Option<u64> {
         let name = path.file_name()?.to_str()?;
         name.strip_prefix("net-")?.strip_suffix(EXTENSION)?.strip_suffix('.')?.parse().ok()
     };
+    let folder = own.parent().unwrap_or(Path::new("."));
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let numbered = files.filter(|path| path != own).filter_map(|path| Some((number(&path)?, path)));
-    numbered.filter(|(number, _)| !is_held(*number)).collect()
+    files.filter(|path| path != own).filter_map(|path| Some((number(&path)?, path))).collect()
 }
 
-fn forget(files: &[(u64, PathBuf)], there: &BTreeSet<u64>) {
-    for (_, file) in files.iter().filter(|(number, _)| !there.contains(number)) {
+fn remove(files: &[(u64, PathBuf)], entered: &BTreeSet<u64>) {
+    for (_, file) in files.iter().filter(|(number, _)| !entered.contains(number)) {
         let _ = fs::remove_file(file);
     }
 }
@@ -112,19 +115,18 @@ mod tests {
         let there = there(&proc).unwrap().unwrap();
         assert_eq!(there, BTreeSet::from([101, 102, 103, 105]));
 
-        fs::create_dir_all(run.join("bpf/rampart-net-106")).unwrap();
+        fs::create_dir_all(&run).unwrap();
         let files = [
             "net-101.settings",
             "net-104.settings",
             "net-104.lock",
             "net-105.settings",
-            "net-106.settings",
             "net-107.settings",
             "net-x.settings",
             "default.sock",
         ];
         files.iter().for_each(|name| fs::write(run.join(name), "").unwrap());
-        forget(&others(&run.join("net-107.settings")), &there);
+        remove(&others(&run.join("net-107.settings")), &there);
         let stays = |name: &&str| run.join(name).exists();
         assert_eq!(files.iter().filter(|name| !stays(name)).collect::<Vec<_>>(), [&"net-104.settings"]);
     }

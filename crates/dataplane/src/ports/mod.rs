@@ -24,6 +24,7 @@ pub(crate) use attachment::{ours, take_ours};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 pub(crate) use netfilter::{Netfilter, close_leftovers};
 use nix::net::if_::if_nametoindex;
+pub use pins::{held_namespaces, release_namespace};
 use policy::Bridge;
 use programs::Direction;
 pub(crate) use programs::Listed;

@@ -3,6 +3,9 @@
 //! The bpffs is that of the machine's (or container's) first process, or of our oldest ancestor that we may follow, whatever mount
 //! namespace we are in: one that belongs to `ip netns exec` alone would end with us, and the links with it. Where none is
 //! mounted, we mount one of our own. Finding it takes rights that a daemon gives up once it runs, so the folder stays open.
+//!
+//! A link holds its network namespace, and so do its names: one that was deleted without `rampart down` is there as long as they are, with its
+//! interfaces, its firewall and the memory of both.
 
 use crate::shared::pin;
 use nix::dir::Dir;
@@ -12,7 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,6 +25,8 @@ use std::path::{Path, PathBuf};
 /// Where systemd and others mount it.
 const USUAL: &str = "/sys/fs/bpf";
 const OUR_OWN: &str = "/run/rampart/bpf";
+/// Of a folder's name; the namespace's number follows.
+const PREFIX: &str = "rampart-net-";
 
 /// The folder of a network namespace, wherever its bpffs is mounted.
 #[derive(Debug)]
@@ -49,22 +54,52 @@ impl Folder {
 pub(super) fn replace(links: &[(String, OwnedFd)]) -> io::Result<Option<Folder>> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     let names: HashSet<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
-    // A mount namespace is changed for one thread, which must not share its root with others.
+    in_oldest_ancestor(|| {
+        let Some(bpffs) = find_bpffs(!links.is_empty())? else { return Ok(None) };
+        let name = format!("{PREFIX}{namespace}");
+        let folder = bpffs.join(&name);
+        if !links.is_empty() {
+            make_folder(&folder)?;
+        }
+        for (name, link) in links {
+            pin(link.as_fd(), &folder.join(name))?;
+        }
+        remove_others(&folder, &names)?;
+        let open = || Ok(Folder { bpffs: File::open(&bpffs)?, name });
+        if links.is_empty() { Ok(None) } else { open().map(Some) }
+    })
+}
+
+/// The numbers (of inodes) of the network namespaces that firewalls hold by names, this one's included.
+///
+/// # Errors
+/// The BPF file system cannot be read.
+pub fn held_namespaces() -> io::Result<BTreeSet<u64>> {
+    in_oldest_ancestor(|| {
+        let Some(bpffs) = find_bpffs(false)? else { return Ok(BTreeSet::new()) };
+        let names = fs::read_dir(bpffs)?.flatten().map(|entry| entry.file_name());
+        Ok(names.filter_map(|name| name.to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect())
+    })
+}
+
+/// Takes the names away that hold a network namespace. If nothing else does, it ends with its firewall; if a process is in it, it is open as if
+/// there had never been a firewall.
+///
+/// # Errors
+/// A name cannot be taken away.
+pub fn release_namespace(number: u64) -> io::Result<()> {
+    in_oldest_ancestor(|| match find_bpffs(false)? {
+        Some(bpffs) => remove_others(&bpffs.join(format!("{PREFIX}{number}")), &HashSet::new()),
+        None => Ok(()),
+    })
+}
+
+/// Does `work` in the mount namespace of [`enter_oldest_ancestor`], on a thread of its own, which must not share its root with others.
+fn in_oldest_ancestor<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             enter_oldest_ancestor();
-            let Some(bpffs) = find_bpffs(!links.is_empty())? else { return Ok(None) };
-            let name = format!("rampart-net-{namespace}");
-            let folder = bpffs.join(&name);
-            if !links.is_empty() {
-                make_folder(&folder)?;
-            }
-            for (name, link) in links {
-                pin(link.as_fd(), &folder.join(name))?;
-            }
-            remove_others(&folder, &names)?;
-            let open = || Ok(Folder { bpffs: File::open(&bpffs)?, name });
-            if links.is_empty() { Ok(None) } else { open().map(Some) }
+            work()
         });
         work.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     })

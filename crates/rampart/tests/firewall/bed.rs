@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -36,6 +37,17 @@ pub(crate) struct Bed {
     /// `in`, `fw` and `out`.
     hosts: [Namespace; 3],
     pub(crate) folder: tempfile::TempDir,
+    /// Of the namespace `fw`.
+    left: Left,
+}
+
+/// What a firewall that nobody took down leaves of a namespace, by its number. It goes with the value.
+struct Left(Option<u64>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.map(dataplane::release_namespace);
+    }
 }
 
 const HOSTS: [&str; 3] = ["in", "fw", "out"];
@@ -61,7 +73,14 @@ impl Bed {
 
     /// Before anything is joined.
     pub(crate) fn unjoined() -> Self {
-        Self { hosts: HOSTS.map(Namespace::create), folder: tempfile::tempdir().unwrap() }
+        let hosts = HOSTS.map(Namespace::create);
+        let number = std::fs::metadata(hosts[1].path()).unwrap().ino();
+        Self { hosts, folder: tempfile::tempdir().unwrap(), left: Left(Some(number)) }
+    }
+
+    /// Deletes the namespaces as people do, whatever firewall is there.
+    pub(crate) fn leave(mut self) {
+        self.left.0 = None;
     }
 
     /// Joins a host with the firewall by a pair of virtual links. Checksums are finished by the hosts: XDP would not.

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::held::Family;
 
 const DOWNLOADS: u64 = 100;
 const PORT: u16 = 8080;
+const KERNEL: &str = "[settings]\nforwarding = 'kernel'\n";
 const CHUNK: usize = 2048;
 /// Between the chunks of a download, so that a hundred of them leave the machine its time: at five times the bytes and a fifth of the
 /// pause they took one core of two.
@@ -190,6 +192,25 @@ fn needs_root_a_hundred_downloads_outlive_every_restart_and_nothing_opens() {
         }
         downloads.finish();
         assert_eq!(lost(&bed), 0, "{hook}: {}", bed.json(&["drops"]));
+    }
+}
+
+/// A firewall without its daemon holds its namespace, which nobody can enter any more to take it down: the next one that starts anywhere lets go.
+#[test]
+fn needs_root_a_namespace_that_is_deleted_with_its_firewall_is_let_go() {
+    for (policy, end) in [(WEB.to_owned(), Signal::SIGKILL), (format!("{KERNEL}{WEB}"), Signal::SIGTERM)] {
+        let bed = Bed::new();
+        let mut firewall = bed.up_with(&[&bed.policy("p.toml", &policy)]);
+        let mut family = Family::default();
+        family.add(firewall.child.id());
+        firewall.signal(end);
+        firewall.end();
+        drop(firewall);
+        assert!(!family.programs().is_empty(), "the firewall goes on without its daemon");
+        bed.leave();
+        let other = Bed::new();
+        let _firewall = other.up(&other.policy("p.toml", WEB), "tc");
+        until("nothing is left", || family.programs().is_empty() && family.maps().is_empty());
     }
 }
 
