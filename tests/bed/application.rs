@@ -119,11 +119,23 @@ fn a_mix_of_applications_goes_through_a_firewall_and_every_part_has_its_values()
     let test = format!(
         "procedure = \"transactions\"\nfactors.clients = 8\nfactors.rules = 4\nfactors.protocol = \"mix:all-of-it\"\n{MIX}"
     );
-    let suite = suite(dir.path(), &["nftables", "haproxy"], SECONDS, &test);
+    // On a busy machine a trial of that length may have less than a turn for each part.
+    let seconds = [SECONDS, 10.0 * SECONDS, 50.0 * SECONDS];
+    let suite_of = |seconds: f64| suite(dir.path(), &["nftables", "haproxy"], seconds, &test);
+    let suite = suite_of(SECONDS);
     let dry = bench(&["run", suite.to_str().unwrap(), "--dry-run"]).output().unwrap();
     let said = "haproxy cannot do part files (ftp:get) of the mix all-of-it: FTP: HAProxy speaks none";
     assert!(shown(&dry).contains(said), "{}", shown(&dry));
-    let results = results(&suite, &dir.path().join("out"), &[]);
+    let mut attempts = seconds.iter().map(|&seconds| {
+        let out = dir.path().join(format!("out-{seconds}"));
+        results(&suite_of(seconds), &out, &[])
+    });
+    let is_off = |results: &Results| {
+        let points = of(results, "nftables");
+        points.iter().any(|point| point.marks.iter().any(|mark| mark.kind == MarkKind::SharesOff))
+    };
+    let results =
+        attempts.by_ref().find(|results| !is_off(results)).expect("no trial had turns for each part");
     assert_eq!(results.mixes.len(), 1);
     for point in of(&results, "haproxy") {
         let refused = point.marks.iter().find(|mark| mark.kind == MarkKind::NotSupported);

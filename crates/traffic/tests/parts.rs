@@ -6,7 +6,7 @@ mod fixture;
 use fixture::{BACK, Bed, FORWARD, Middle, cores, shape};
 use measure::shape::{Lane, Placement};
 use measure::trial::{Load, Phase};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Condvar, Mutex};
 use traffic::{
     Clock, Engine, Forbidden, Part, PartReading, Partner, Port, TrafficError, TrialPlan, TrialReading,
 };
@@ -16,9 +16,19 @@ const ATTEMPTS: u16 = 5;
 
 /// What both parts know of each other.
 struct Between {
-    ready: Barrier,
+    /// How many are ready, and whether one has ended: then nobody waits for it.
+    ready: Mutex<(usize, bool)>,
+    changed: Condvar,
     start: Mutex<Option<u64>>,
     sent: [Mutex<Option<u64>>; 2],
+}
+
+impl Between {
+    /// Changes what both know of the beginning.
+    fn change(&self, change: impl FnOnce(&mut (usize, bool))) {
+        change(&mut self.ready.lock().unwrap());
+        self.changed.notify_all();
+    }
 }
 
 struct Other<'a> {
@@ -28,7 +38,12 @@ struct Other<'a> {
 
 impl Partner for Other<'_> {
     fn start(&mut self) -> Result<Option<u64>, TrafficError> {
-        self.between.ready.wait();
+        self.between.change(|known| known.0 += 1);
+        let waits = |known: &mut (usize, bool)| known.0 < 2 && !known.1;
+        let known = self.between.changed.wait_while(self.between.ready.lock().unwrap(), waits).unwrap();
+        if known.0 < 2 {
+            return Err(TrafficError::Interrupted);
+        }
         Ok(Some(*self.between.start.lock().unwrap().get_or_insert_with(|| Clock::now_ns() + 50_000_000)))
     }
 
@@ -50,7 +65,12 @@ struct Row {
 
 /// What both hosts saw; nothing where one of them was kept from its core until the start was past, or for all of the trial.
 fn run(ports: &[Port], row: &Row, engines: &mut [Engine; 2], mark: u16) -> Option<[PartReading; 2]> {
-    let between = Between { ready: Barrier::new(2), start: Mutex::default(), sent: Default::default() };
+    let between = Between {
+        ready: Mutex::default(),
+        changed: Condvar::new(),
+        start: Mutex::default(),
+        sent: Default::default(),
+    };
     let (cores, between) = (cores(1), &between);
     let forbidden = Forbidden { ports: Some(60_000..=60_010), sources: Vec::new(), answers: true };
     let mut own = 0;
@@ -62,7 +82,7 @@ fn run(ports: &[Port], row: &Row, engines: &mut [Engine; 2], mark: u16) -> Optio
         let (cores, forbidden) = (&cores, &forbidden);
         let running = parts.map(|(own, engine)| {
             scope.spawn(move || {
-                let attached = engine.attach_beside(&ports[own..=own], &ports[1 - own..2 - own]).unwrap();
+                let attached = engine.attach_beside(&ports[own..=own], &ports[1 - own..2 - own]);
                 let plan = TrialPlan {
                     translated: None,
                     forbidden: Some(forbidden),
@@ -75,19 +95,28 @@ fn run(ports: &[Port], row: &Row, engines: &mut [Engine; 2], mark: u16) -> Optio
                 };
                 let seed = if row.agree { 7 } else { own as u64 };
                 let part = Part { seed, mark, clock_ns: row.clock_ns };
-                let reading =
-                    engine.run_part(&attached, &plan, Some(&part), &mut Other { between, own }, &mut ());
-                engine.detach(attached);
+                let mut other = Other { between, own };
+                let reading = attached.and_then(|attached| {
+                    let reading = engine.run_part(&attached, &plan, Some(&part), &mut other, &mut ());
+                    engine.detach(attached);
+                    reading
+                });
                 // The other one is not left waiting.
+                between.change(|known| known.1 = true);
                 between.sent[own].lock().unwrap().get_or_insert(0);
                 reading
             })
         });
         let [a, b] = running.map(|part| part.join().unwrap());
-        let late = |error: &TrafficError| error.to_string().contains("was past by");
-        if [&a, &b].into_iter().any(|part| part.as_ref().is_err_and(late)) {
+        let is_late = |error: &TrafficError| {
+            let text = error.to_string();
+            text.contains("was past by") || text.contains("took no turn within")
+        };
+        if [&a, &b].into_iter().any(|part| part.as_ref().is_err_and(is_late)) {
             return None;
         }
+        let why = [&a, &b].map(|part| part.as_ref().err().map(ToString::to_string));
+        assert_eq!(why, [None, None], "{}", row.name);
         let parts = [a.unwrap(), b.unwrap()];
         parts.iter().any(|part| part.reading.sent() > 0).then_some(parts)
     })
