@@ -117,7 +117,7 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row, flows: u32) -> (TrialOut
         flow_entries: None,
         memory_bytes: None,
         policy_load_seconds: None,
-        faults: Vec::new(),
+        faults: reading.is_doubtful.then(|| "doubtful".to_owned()).into_iter().collect(),
         remarks: Vec::new(),
         policy_broken: None,
         workload: WorkloadOutcome::Frames(FrameOutcome::default()),
@@ -187,6 +187,9 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
 }
 
 /// A box with much memory behind a link that is slower than the load: what it forwards when the trial is over is no throughput.
+/// How often a trial of which too little was seen is made.
+const ATTEMPTS: u32 = 10;
+
 #[test]
 fn what_is_held_back_until_the_trial_is_over_is_lost() {
     let _turn = testkit::turn();
@@ -206,12 +209,12 @@ fn what_is_held_back_until_the_trial_is_over_is_lost() {
         let slow = row("holds back", Lie::Honest, 0, (MarkKind::Note, ""));
         let slow = Row { load: Load::PerSecond(rate), bytes: 512, ..slow };
         liar.lies(slow.lie, &slow);
-        // A machine that takes the core away just when the trial ends counts for longer: that trial is made again, a few times.
+        // Who looks at what has arrived may be kept from its core beside other tests; that trial says so, and is made again.
         let mut attempts = 0;
         let (outcome, marks) = loop {
             let (outcome, marks) = trial(&mut engine, &ports, &slow, FLOWS);
             attempts += 1;
-            if attempts == 3 || outcome.ledger.received <= most_of(&outcome) {
+            if attempts == ATTEMPTS || outcome.faults.is_empty() {
                 break (outcome, marks);
             }
         };

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// Moments at which the line is fitted.
 const MOMENTS: u32 = 200;
 
+/// By so much of the load may what ended in time be apart at best and at least ([`InTime::of`], [`InTime::at_least`]).
+pub const MOST_DOUBT: f64 = 0.1;
+
 /// A look at a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
@@ -32,8 +35,26 @@ pub struct InTime {
 
 impl InTime {
     /// `rate` is the load in connections a second, `seconds` its length, `times_seconds` the shortest and the median time from the start of a
-    /// connection that was due to its end. `looks` rise, and the last one saw everything. `None` if nobody looked.
+    /// connection that was due to its end. `looks` rise, and the last one saw everything. `None` if nobody looked. What ended between two looks
+    /// is taken to have ended as suits the firewall, but never faster than the load.
     pub fn of(rate: f64, seconds: f64, times_seconds: [f64; 2], looks: &[Look]) -> Option<Self> {
+        Self::fitted(rate, seconds, times_seconds, looks, [Between::least_at, Between::most_at])
+    }
+
+    /// The same, but what ended between two looks is taken to have ended as suits the firewall least. The further the two are apart, the less is
+    /// known: looks were rare, and less ended between them than the load.
+    pub fn at_least(rate: f64, seconds: f64, times_seconds: [f64; 2], looks: &[Look]) -> Option<Self> {
+        Self::fitted(rate, seconds, times_seconds, looks, [Between::most_at, Between::least_at])
+    }
+
+    /// `ended` say what had ended at a moment in the first and in the second half.
+    fn fitted(
+        rate: f64,
+        seconds: f64,
+        times_seconds: [f64; 2],
+        looks: &[Look],
+        ended: [fn(&Between, f64, f64) -> f64; 2],
+    ) -> Option<Self> {
         let [shortest, median] = times_seconds;
         let end = shortest + seconds;
         // As much as the median is beyond the shortest time, the longest is beyond the median.
@@ -45,12 +66,7 @@ impl InTime {
             let from_middle = ((f64::from(number) + 0.5) / f64::from(MOMENTS) - 0.5) * length;
             let moment = middle + from_middle;
             let between = Between::around(moment, looks)?;
-            let ended = if from_middle > 0.0 {
-                between.most_at(moment, rate)
-            } else {
-                between.least_at(moment, rate)
-            };
-            products += from_middle * ended;
+            products += from_middle * ended[usize::from(from_middle > 0.0)](&between, moment, rate);
             squares += from_middle * from_middle;
         }
         Some(Self { seconds, ended: (products / squares * seconds).max(0.0) })
@@ -224,5 +240,26 @@ pub(crate) mod tests {
             assert!((found - held).abs() <= exactness * rate.min(held), "{name}: {found}");
         }
         assert_eq!(InTime::of(1000.0, SECONDS, [0.0; 2], &[]), None);
+    }
+
+    #[test]
+    fn what_nobody_saw_is_known_as_far_as_it_keeps_pace() {
+        let seen = |every_ms: u64, a_second: u64| -> Vec<Look> {
+            let at = |ms: u64| Look { at_ns: ms * 1_000_000, ended: (ms * a_second / 1000).min(200) };
+            (1..=600 / every_ms).map(|number| at(number * every_ms)).collect()
+        };
+        // A load of 1,000 a second for 0.2 s: how often somebody looks, how many end a second, and the share of the load that is unknown.
+        for (name, every_ms, a_second, unknown) in [
+            ("seen every ms", 1, 1000, 0.0..=0.01),
+            ("half as fast, seen every ms", 1, 500, 0.0..=0.02),
+            ("half as fast, seen every 20 ms", 20, 500, 0.03..=0.2),
+            ("half as fast, seen every 100 ms", 100, 500, 0.3..=0.5),
+            ("it keeps pace, seen every 100 ms", 100, 1000, 0.0..=0.01),
+        ] {
+            let looks = seen(every_ms, a_second);
+            let [best, least] = [InTime::of, InTime::at_least]
+                .map(|fit| fit(1000.0, SECONDS, [0.0; 2], &looks).unwrap().ended);
+            assert!(unknown.contains(&((best - least) / 200.0)), "{name}: {best} {least}");
+        }
     }
 }

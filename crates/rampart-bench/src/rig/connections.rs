@@ -4,7 +4,7 @@
 use super::machine_time::MachineTime;
 use super::patrol::{Carrier, DUE_BESIDE_CONNECTIONS};
 use super::station::{Station, probe_frame};
-use super::{Shared, broken, broken_traffic, other_workload, replacement};
+use super::{SEEN_TOO_LITTLE, Shared, broken, broken_traffic, other_workload, replacement};
 use crate::interrupt::Interrupt;
 use crate::ledger::link_losses;
 use measure::connections::{
@@ -207,6 +207,7 @@ impl ConnectionRig {
         if let Err(dead) = self.station.running.check_alive() {
             faults.push(dead.to_string());
         }
+        faults.extend(done.last.is_doubtful().then(|| SEEN_TOO_LITTLE.to_owned()));
         let mut connections = done.last.outcome();
         connections.resets = done.resets;
         if let Some(served) = &mut connections.served {

@@ -4,7 +4,7 @@ use super::hosts::Between;
 use super::machine_time::MachineTime;
 use super::patrol::{self, Carrier};
 use super::station::{Station, lent};
-use super::{Shared, Site, broken_traffic, other_workload};
+use super::{SEEN_TOO_LITTLE, Shared, Site, broken_traffic, other_workload};
 use crate::ledger::{self, Before};
 use crate::watcher::{Seen, Watcher};
 use agents::Trial;
@@ -250,7 +250,7 @@ impl FrameRig {
             true,
             &found.counted,
         );
-        faults.extend(seen.faults.iter().cloned().chain(account.fault));
+        faults.extend(seen.faults.iter().cloned().chain(account.fault).chain(doubt(&reading)));
         remarks.extend(account.remarks);
         remarks.extend(reassembled(&reading));
         remarks.extend(held_back(&reading));
@@ -324,7 +324,7 @@ impl FrameRig {
             &patrol.counted,
         );
         let mut faults = std::mem::take(&mut watcher.faults);
-        faults.extend(found.fault);
+        faults.extend(found.fault.into_iter().chain(doubt(&reading)));
         if let Err(dead) = self.station.running.check_alive() {
             faults.push(dead.to_string());
         }
@@ -437,6 +437,11 @@ fn held_back(reading: &TrialReading) -> Option<String> {
              forward at this rate"
         )
     })
+}
+
+/// Why it is not known how much the firewall held back.
+fn doubt(reading: &TrialReading) -> Option<String> {
+    reading.is_doubtful.then(|| SEEN_TOO_LITTLE.to_owned())
 }
 
 /// Whether the firewall forwarded whole what was sent in fragments.

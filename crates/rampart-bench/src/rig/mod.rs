@@ -35,6 +35,10 @@ use testbed::dut::ExternalBed;
 use testbed::layout::{BedLayout, ZonePort};
 use traffic::{Engine, Port, TrafficError, tcp};
 
+/// Why a trial does not count in which nobody looked often enough ([`measure::pace::MOST_DOUBT`]).
+const SEEN_TOO_LITTLE: &str = "the bench was kept from its core and saw too little of the trial: what a queue took in until the load was over \
+                               cannot be told from what was forwarded in time";
+
 /// What the firewall stands in.
 pub(crate) enum Site {
     Built(Bed),

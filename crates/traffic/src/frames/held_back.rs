@@ -2,7 +2,7 @@
 //! rate, and in a short trial a queue holds much of all that is sent. As for connections ([`measure::pace`]), what counts is the slope of the
 //! line through what had arrived at each moment, here against the line through what had been sent. Pure.
 
-use measure::pace::{InTime, Look};
+use measure::pace::{InTime, Look, MOST_DOUBT};
 use serde::{Deserialize, Serialize};
 
 /// So much slower may the line of what arrived be: a firewall or a sink that waits for its core for a moment is none with a queue.
@@ -23,32 +23,47 @@ pub struct Sighting {
     pub received: u64,
 }
 
-/// How many of the received frames of a constant load of so many seconds a queue had taken in. `times_seconds` are the shortest and the median
-/// latency; the sightings rise, and the last one saw everything.
-pub(super) fn held_back(seconds: f64, times_seconds: [f64; 2], sightings: &[Sighting]) -> u64 {
-    let Some(&Sighting { sent, received, .. }) = sightings.last() else { return 0 };
+/// What is known of the queue of a firewall.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HeldBack {
+    /// Received frames that it had taken in when the load ended, at least.
+    pub(super) frames: u64,
+    /// There may be many more: nobody looked often enough.
+    pub(super) is_doubtful: bool,
+}
+
+/// What a queue had taken in of a constant load of so many seconds. `times_seconds` are the shortest and the median latency; the sightings
+/// rise, and the last one saw everything.
+pub(super) fn held_back(seconds: f64, times_seconds: [f64; 2], sightings: &[Sighting]) -> HeldBack {
+    let nothing = HeldBack::default();
+    let Some(&Sighting { sent, received, .. }) = sightings.last() else { return nothing };
     if sent < FEWEST || received > sent {
-        return 0;
+        return nothing;
     }
-    let slope = |delay: f64, count: fn(&Sighting) -> u64| {
+    let rate = sent as f64 / seconds;
+    let looks = |delay: f64, count: fn(&Sighting) -> u64| -> Vec<Look> {
         let delay_ns = (delay * 1e9) as u64;
-        let look = |s: &Sighting| Look { at_ns: s.at_ns + delay_ns, ended: count(s) };
-        let looks: Vec<Look> = sightings.iter().map(look).collect();
-        InTime::of(sent as f64 / seconds, seconds, times_seconds, &looks).map(|line| line.ended)
+        sightings.iter().map(|s| Look { at_ns: s.at_ns + delay_ns, ended: count(s) }).collect()
     };
     // What was sent is moved as far as the load is.
-    let lines = (slope(times_seconds[0], |s| s.sent), slope(0.0, |s| s.received));
-    let (Some(of_sent), Some(of_received)) = lines else { return 0 };
-    if of_sent <= 0.0 {
-        return 0;
+    let (sending, receiving) = (looks(times_seconds[0], |s| s.sent), looks(0.0, |s| s.received));
+    let lines = (
+        InTime::of(rate, seconds, times_seconds, &sending),
+        InTime::of(rate, seconds, times_seconds, &receiving),
+        InTime::at_least(rate, seconds, times_seconds, &receiving),
+    );
+    let (Some(of_sent), Some(best), Some(worst)) = lines else { return nothing };
+    if of_sent.ended <= 0.0 {
+        return nothing;
     }
-    let pace = of_received / of_sent;
+    let (best, worst) = (best.ended / of_sent.ended, worst.ended / of_sent.ended);
     let share = received as f64 / sent as f64;
     let by_losses = (MOST_WEIGHT - 1.0) * (1.0 - share);
-    if pace >= share - by_losses - TOLERANCE {
-        return 0;
+    let keeps_pace = |pace: f64| pace >= share - by_losses - TOLERANCE;
+    HeldBack {
+        frames: if keeps_pace(best) { 0 } else { (received as f64 - best * sent as f64).round() as u64 },
+        is_doubtful: !keeps_pace(worst) && best - worst > MOST_DOUBT,
     }
-    (received as f64 - pace * sent as f64).round() as u64
 }
 
 #[cfg(test)]
@@ -127,9 +142,39 @@ mod tests {
         ];
         for (name, rate, arrivals, share, exactness) in rows {
             let (sightings, times) = seen(rate, &arrivals);
-            let found = held_back(SECONDS, times, &sightings) as f64 / arrivals.len() as f64;
-            assert!((found - share).abs() <= exactness, "{name}: {found}");
+            let found = held_back(SECONDS, times, &sightings);
+            let of_all = found.frames as f64 / arrivals.len() as f64;
+            assert!((of_all - share).abs() <= exactness && !found.is_doubtful, "{name}: {of_all} {found:?}");
         }
-        assert_eq!(held_back(SECONDS, [0.0; 2], &[]), 0);
+        assert_eq!(held_back(SECONDS, [0.0; 2], &[]), HeldBack::default());
+    }
+
+    #[test]
+    fn what_nobody_saw_is_doubtful_where_it_decides() {
+        let none = |_: usize| 0.0;
+        let (slow, fast) = (queue(24_000.0, 20_000.0, 1e9, none), queue(24_000.0, 1e7, 1e9, none));
+        let dropping = queue(24_000.0, 20_000.0, 100.0, none);
+        // Arrivals, how many ms are between two looks, and between which seconds nobody looks.
+        type Row<'a> = (&'a str, &'a [Option<f64>], u64, (f64, f64), bool);
+        let rows: [Row; 9] = [
+            ("a look every 4 ms", &slow, 4, (0.0, 0.0), false),
+            ("every 40 ms", &slow, 40, (0.0, 0.0), false),
+            ("every 120 ms", &slow, 120, (0.0, 0.0), true),
+            ("none in the last quarter", &slow, 4, (0.3, 0.47), true),
+            ("none in the first third", &slow, 4, (0.0, 0.13), false),
+            ("none for a moment", &slow, 4, (0.3, 0.32), false),
+            ("every 120 ms, and it keeps pace", &fast, 120, (0.0, 0.0), false),
+            ("none at all, and it keeps pace", &fast, 4, (0.0, 0.4), false),
+            ("every 120 ms, and it drops what is too much", &dropping, 120, (0.0, 0.0), false),
+        ];
+        for (name, arrivals, every_ms, blind, is_doubtful) in rows {
+            let (mut sightings, times) = seen(24_000.0, arrivals);
+            let is_blind = |at: f64| (blind.0..blind.1).contains(&at);
+            let last = sightings.pop();
+            sightings.retain(|it| it.at_ns / 1_000_000 % every_ms == 0 && !is_blind(it.at_ns as f64 / 1e9));
+            sightings.extend(last);
+            let found = held_back(SECONDS, times, &sightings);
+            assert_eq!(found.is_doubtful, is_doubtful, "{name}: {found:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::engine::{Engine, Ports, TrialPlan};
 use super::frame;
-use super::held_back::{self, Sighting};
+use super::held_back::{self, HeldBack, Sighting};
 use super::reading::{Reading, StreamCounts};
 use crate::TrafficError;
 use crate::harness::{Run, Watch, wait_until};
@@ -85,6 +85,8 @@ pub struct TrialReading {
     pub offered: u64,
     /// Frames that arrived so long after the last was sent that they are not received.
     pub held_back: u64,
+    /// There may be many more: nobody looked often enough at what had arrived.
+    pub is_doubtful: bool,
     /// The counters and times.
     pub reading: Reading,
     /// Whether content was compared in some frames only.
@@ -278,12 +280,13 @@ impl TrialReading {
         let late = in_time.map_or(0, |in_time| reading.received().saturating_sub(in_time));
         let queued = match is_constant(phases) {
             true => held_back::held_back(seconds, reading.shortest_and_median(), &sightings),
-            false => 0,
+            false => HeldBack::default(),
         };
         Self {
             seconds,
             offered: parts.iter().map(|part| part.offered).sum(),
-            held_back: late.max(queued),
+            held_back: late.max(queued.frames),
+            is_doubtful: queued.is_doubtful,
             reading,
             samples_content: parts.iter().any(|part| part.samples_content),
         }

@@ -12,6 +12,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Ends a sender's system call. The handler does nothing; what counts is that the call returns.
 const STOP: Signal = Signal::SIGUSR1;
@@ -114,7 +115,7 @@ impl LiveSender {
         // A signal that arrives between two calls is lost, so it is repeated until the thread has ended.
         while !thread.is_finished() {
             let _ = pthread_kill(thread.as_pthread_t(), STOP);
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         finish(thread.join(), &self.doing)
     }
@@ -143,6 +144,17 @@ fn finish(joined: std::thread::Result<io::Result<()>>, doing: &str) -> Result<()
 fn take_precedence() {
     // SAFETY: a plain system call without pointers; 0 is the calling thread.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+/// Sleeps, and has the core at once when the time is over: who looks at a trial only now and then learns little of what happened when. What
+/// the thread does then, or starts, has the priority that it had before.
+pub(crate) fn sleep_and_come_first(time: Duration) {
+    // SAFETY: a plain system call without pointers; 0 is the calling thread.
+    let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    take_precedence();
+    std::thread::sleep(time);
+    // SAFETY: as above.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, before) };
 }
 
 /// Keeps the calling thread on a core.

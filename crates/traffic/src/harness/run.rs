@@ -1,6 +1,6 @@
 //! A run: generators on their cores begin a schedule together, are followed to its end, and are ended.
 
-use super::live::LiveSender;
+use super::live::{LiveSender, sleep_and_come_first};
 use super::memory::Memory;
 use super::to_seconds;
 use crate::{Clock, TrafficError};
@@ -153,7 +153,7 @@ impl<S: Generators> Run<S> {
             let now = elapsed();
             let wanted = if now < seconds { seconds.min(next_sample) - now } else { 0.002 };
             let pause = wanted.clamp(0.0005, watch.tick_every().as_secs_f64().max(0.0005));
-            std::thread::sleep(Duration::from_secs_f64(pause));
+            sleep_and_come_first(Duration::from_secs_f64(pause));
             if watch.interrupted() {
                 return Err(TrafficError::Interrupted);
             }
@@ -191,7 +191,7 @@ impl<S: Generators> Run<S> {
             if watch.interrupted() {
                 return Err(TrafficError::Interrupted);
             }
-            std::thread::sleep(watch.tick_every().clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+            sleep_and_come_first(watch.tick_every().clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
             let now = self.elapsed().as_secs_f64();
             let samples = now >= next_sample;
             look(watch, now, samples);
@@ -238,7 +238,7 @@ pub(crate) fn wait_until<P: PartialEq>(
         if interrupted() {
             return Err(TrafficError::Interrupted);
         }
-        std::thread::sleep(Duration::from_millis(1));
+        sleep_and_come_first(Duration::from_millis(1));
         let seen = read();
         // Whatever changed while this thread was kept from its core was progress, too.
         if seen != last.1 {

@@ -10,7 +10,7 @@ use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalKind, IllegalOutcome,
 };
 use measure::frame::FCS_BYTES;
-use measure::pace::InTime;
+use measure::pace::{InTime, Look, MOST_DOUBT};
 use measure::served::{BothEnds, ServedOutcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -245,10 +245,26 @@ impl TcpReading {
 
     /// What ended within a constant load; `None` where connections were opened to be held.
     fn in_time(&self) -> Option<InTime> {
+        self.line(InTime::of)
+    }
+
+    /// Whether a constant load that ended in time as far as anybody saw may as well have ended much later: nobody looked often enough.
+    pub fn is_doubtful(&self) -> bool {
+        let lines = (self.line(InTime::of), self.line(InTime::at_least));
+        let (Some(best), Some(least)) = lines else { return false };
+        let all = self.legal() as f64;
+        best.ended > (1.0 - MOST_DOUBT) * all && best.ended - least.ended > MOST_DOUBT * all
+    }
+
+    fn line(&self, fit: fn(f64, f64, [f64; 2], &[Look]) -> Option<InTime>) -> Option<InTime> {
         let seconds = self.asked.constant_load.filter(|_| !self.asked.verified)?.as_secs_f64();
-        let legal = self.offered.saturating_sub(self.beside.illegal_attempts());
         let times = self.time_ns(self.asked.done.time())?;
-        InTime::of(legal as f64 / seconds, seconds, [times.min, times.p50].map(|ns| ns / 1e9), &self.looks)
+        fit(self.legal() as f64 / seconds, seconds, [times.min, times.p50].map(|ns| ns / 1e9), &self.looks)
+    }
+
+    /// Starts of connections that the load asked for.
+    fn legal(&self) -> u64 {
+        self.offered.saturating_sub(self.beside.illegal_attempts())
     }
 
     fn times(&self) -> ConnectionTimes {
