@@ -192,6 +192,12 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart blocks --end-all --zone outside
   rampart blocks --json | jq '.blocks[] | {source, ports, hosts}'")]
     Blocks(BlocksArgs),
+    /// List the Ethernet addresses that bridges of more than two interfaces have heard of, and where.
+    #[command(after_help = "Examples:
+  rampart stations
+  rampart stations --json | jq '.stations[] | select(.interface == \"eth1\") | .address'
+  rampart stations --json | jq '.stations[] | select(.home != .interface)'     those that moved")]
+    Stations(AskArgs),
     /// Show why packets were dropped.
     #[command(after_help = "Examples:
   rampart drops

@@ -106,6 +106,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::User(args) => user_command::run(args, json)?,
         Command::Flows(args) => ask::flows(args, json)?,
         Command::Blocks(args) => ask::blocks(args, json)?,
+        Command::Stations(args) => ask::stations(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),

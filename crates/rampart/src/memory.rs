@@ -1,7 +1,7 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
 //! it: they set its flows and counters, and look at what it was asked to do.
 
-use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy, Station};
 use crate::export::FlowRecord;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use jiff::Timestamp;
@@ -51,6 +51,8 @@ pub(crate) struct Inside {
     pub(crate) flows: BTreeMap<u32, Flow>,
     /// Sources that are blocked.
     pub(crate) blocks: BTreeMap<u64, Block>,
+    /// The stations of bridges.
+    pub(crate) stations: Vec<Station>,
     /// What somebody did to its programs, and is reported next.
     pub(crate) tampering: Tampering,
     /// It goes on with what an earlier one left.
@@ -249,6 +251,10 @@ impl DataPlane for Memory {
 
     fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError> {
         Ok(self.ending()?.blocks.remove(&block.0).is_some())
+    }
+
+    fn stations(&mut self) -> Result<Vec<Station>, PlaneError> {
+        Ok(self.whole()?.stations.clone())
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {

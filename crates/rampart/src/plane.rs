@@ -1,6 +1,6 @@
 //! What the daemon needs of a data plane. The real one is in `kernel/mod.rs`; tests use one that lives in memory.
 
-use crate::api::{Block, Counter, Drop, EventDetails, Flow, HookName, Occupancy};
+use crate::api::{Block, Counter, Drop, EventDetails, Flow, HookName, Occupancy, Station};
 use crate::export::FlowRecord;
 use jiff::Timestamp;
 use policy::lists::{DomainTables, ListTable};
@@ -151,6 +151,12 @@ pub(crate) trait DataPlane: Send {
     /// # Errors
     /// When the kernel does not do it.
     fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError>;
+
+    /// The stations of bridges of more than two interfaces, by bridge, VLAN and address.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be read.
+    fn stations(&mut self) -> Result<Vec<Station>, PlaneError>;
 
     /// How full the flow table is.
     ///

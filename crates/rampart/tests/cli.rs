@@ -177,7 +177,9 @@ fn help_shows_examples_and_completions_are_there() {
 
 #[test]
 fn commands_without_a_firewall_say_so_with_status_3() {
-    for command in ["status", "rules", "flows", "sessions", "drops", "log", "top", "confirm", "down"] {
+    for command in
+        ["status", "rules", "flows", "sessions", "stations", "drops", "log", "top", "confirm", "down"]
+    {
         let run = rampart(&[command, "--socket", "/nonexistent/x.sock"]);
         assert_eq!((run.status, run.out.as_str()), (3, ""), "{command}");
         let expected = "rampart: no firewall runs here (there is no /nonexistent/x.sock): `rampart up POLICY` starts one";

@@ -396,6 +396,35 @@ pub struct Block {
     pub hosts: u64,
 }
 
+/// Ethernet addresses behind the interfaces of bridges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stations {
+    /// The stations, by bridge, VLAN and address.
+    pub stations: Vec<Station>,
+}
+
+/// An Ethernet address that a bridge of more than two interfaces has heard of. Frames for it go to its interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Station {
+    /// The bridge, for example `office`.
+    pub bridge: String,
+    /// The VLAN that it is in, for example 20; absent where its frames have no tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// The address, for example `02:00:5e:10:00:01`.
+    pub address: String,
+    /// Interface that it is behind, for example `eth1`.
+    pub interface: String,
+    /// Interface that it was behind before it moved, for ten minutes after that; otherwise the same as `interface`.
+    pub home: String,
+    /// It was heard at another interface and then at home again: two may have the address. Meanwhile nobody else takes it, for five minutes.
+    pub claimed: bool,
+    /// Seconds since it moved, or was first heard.
+    pub moved_seconds: u64,
+    /// Seconds since it was last heard.
+    pub seen_seconds: u64,
+}
+
 /// Blocks that a user ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unblocked {

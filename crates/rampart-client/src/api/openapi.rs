@@ -3,7 +3,7 @@
 use super::filter::KEYS;
 use super::{
     Applied, AuditTrail, Blocks, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, History,
-    KeptPolicy, Killed, Lists, NewPolicy, Refusal, Restored, Rules, Status, Unblocked,
+    KeptPolicy, Killed, Lists, NewPolicy, Refusal, Restored, Rules, Stations, Status, Unblocked,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -26,6 +26,8 @@ pub enum Operation {
     Blocks,
     /// End blocks.
     EndBlocks,
+    /// List the stations of bridges.
+    Stations,
     /// Count dropped packets by reason.
     Drops,
     /// Read the event log.
@@ -92,7 +94,7 @@ const READER: (u16, &str) =
 const TOO_OFTEN: (u16, &str) = (429, "A user other than root changes the firewall too often.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 20] = [
+pub const ROUTES: [Route; 21] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -141,6 +143,13 @@ pub const ROUTES: [Route; 20] = [
         Operation::EndBlocks,
         "End blocks",
         &[(400, "An address is wrong, or nothing says which blocks."), READER, TOO_OFTEN, MACHINE, GOING],
+    ),
+    route::<Stations>(
+        "GET",
+        "/v1/stations",
+        Operation::Stations,
+        "List the Ethernet addresses that bridges have heard of",
+        &[WRONG_QUERY, MACHINE, GOING],
     ),
     route::<Drops>(
         "GET",
@@ -326,6 +335,7 @@ impl Operation {
             | Operation::Lists
             | Operation::Flows
             | Operation::Blocks
+            | Operation::Stations
             | Operation::Drops
             | Operation::Log
             | Operation::Audit

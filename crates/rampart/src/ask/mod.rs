@@ -10,6 +10,7 @@ mod lists;
 pub(crate) mod log;
 mod metrics;
 mod rules;
+mod stations;
 mod status;
 pub(crate) mod top;
 mod wanted;
@@ -21,6 +22,7 @@ pub(crate) use flows::flows;
 pub(crate) use lists::lists;
 pub(crate) use metrics::metrics;
 pub(crate) use rules::rules;
+pub(crate) use stations::stations;
 pub(crate) use status::status;
 
 use crate::daemon::log::escaped;

@@ -24,6 +24,7 @@ pub(crate) mod run;
 mod running;
 pub(crate) mod scrapes;
 pub(crate) mod server;
+mod stations;
 #[cfg(test)]
 mod tests;
 

@@ -345,6 +345,7 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         Operation::EndBlocks => {
             Answer::of(&daemon.end_blocks(&blocks_wanted(&request.query)?, &request.query, now.wall, by)?)
         }
+        Operation::Stations => Answer::of(&daemon.stations()?),
         Operation::Drops => Answer::of(&daemon.drops()?),
         Operation::Log => {
             let (after, limit) = events_wanted(&request.query)?;

@@ -4,7 +4,7 @@
 use super::Kernel;
 use super::machine::links;
 use super::uptime;
-use super::words::hook_name;
+use super::words::{hook_name, written_address};
 use crate::plane::PlaneError;
 use dataplane::{Hook, Interface, Station, routes};
 use nix::net::if_::if_nametoindex;
@@ -111,7 +111,7 @@ fn moves(stations: &[Station]) -> Vec<String> {
 }
 
 fn said_of(station: &Station) -> String {
-    let address = station.address.map(|byte| format!("{byte:02x}")).join(":");
+    let address = written_address(station.address);
     let Station { bridge, interface, home, vlan, .. } = station;
     let vlan = if *vlan == 0 { String::new() } else { format!(" (VLAN {vlan})") };
     if station.is_claimed {

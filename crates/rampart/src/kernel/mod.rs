@@ -9,7 +9,7 @@ mod words;
 pub(crate) use machine::{all_there, can_forward, unfit};
 pub(crate) use passed::FRAGMENTS_LOST;
 
-use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy, Station};
 use crate::before::Before;
 use crate::export::FlowRecord;
 use crate::forwarding;
@@ -34,7 +34,7 @@ use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
-use words::{api_block, api_flow, flow_record, hook_name, recorded};
+use words::{api_block, api_flow, api_station, flow_record, hook_name, recorded};
 
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
@@ -536,6 +536,10 @@ impl DataPlane for Kernel {
 
     fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError> {
         Ok(self.firewall.scans.end(block.0)?)
+    }
+
+    fn stations(&mut self) -> Result<Vec<Station>, PlaneError> {
+        Ok(self.firewall.ports.stations(uptime()?)?.into_iter().map(api_station).collect())
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {

@@ -1,7 +1,8 @@
 //! What the data plane knows of flows and events, in the words of the API.
 
 use crate::api::{
-    AlertCount, Alias, Block, Closed, EventDetails, EventName, Flow, HookName, ScanCount, protocol_name,
+    AlertCount, Alias, Block, Closed, EventDetails, EventName, Flow, HookName, ScanCount, Station,
+    protocol_name,
 };
 use crate::export::FlowRecord;
 use crate::plane::{AlertReading, Recorded};
@@ -57,6 +58,25 @@ pub(super) fn api_block(blocked: dataplane::Blocked) -> Block {
         ports: ports.into(),
         hosts: hosts.into(),
     }
+}
+
+pub(super) fn api_station(station: dataplane::Station) -> Station {
+    let dataplane::Station { bridge, vlan, address, interface, home, is_claimed, moved, seen } = station;
+    Station {
+        bridge,
+        vlan: (vlan != 0).then_some(vlan),
+        address: written_address(address),
+        interface,
+        home,
+        claimed: is_claimed,
+        moved_seconds: moved.as_secs(),
+        seen_seconds: seen.as_secs(),
+    }
+}
+
+/// An Ethernet address as people write it.
+pub(super) fn written_address(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// A record of a flow, as it is exported. `uptime` is now on the data plane's clock.

@@ -144,6 +144,21 @@ fn needs_root_three_hosts_of_one_network_meet_through_a_bridge_and_its_policy() 
             check(bed.host("in"), "10.82.0.3:8080", Outcome::Answered);
         }
         check(&third, "10.82.0.3:8080", Outcome::Answered);
+        let found = bed.json(&["stations"]);
+        let found = found["stations"].as_array().unwrap();
+        for (host, interface) in [(bed.host("in"), "e1"), (bed.host("out"), "e0"), (&third, "e2")] {
+            let link = host.run("ip", &["-o", "link", "show", "dev", "x"]);
+            let is_its = |it: &&serde_json::Value| {
+                link.contains(&format!("link/ether {} ", it["address"].as_str().unwrap()))
+            };
+            let stations: Vec<_> = found.iter().filter(is_its).collect();
+            let [station] = stations[..] else { panic!("{hook}: {stations:?} of {link}") };
+            assert_eq!(
+                (&station["interface"], &station["bridge"]),
+                (&interface.into(), &"wire".into()),
+                "{hook}"
+            );
+        }
     }
 }
 

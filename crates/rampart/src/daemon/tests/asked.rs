@@ -23,6 +23,9 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
         ("GET", "/v1/rules", String::new(), 200, "/rules/1/schedule", json!("day")),
         ("GET", "/v1/drops", String::new(), 200, "/drops/0/reason", json!("out-of-window")),
         ("GET", "/v1/drops", String::new(), 200, "/drops/2", Value::Null),
+        ("GET", "/v1/stations", String::new(), 200, "/stations/2/vlan", json!(20)),
+        ("GET", "/v1/stations", String::new(), 200, "/stations/0/vlan", Value::Null),
+        ("GET", "/v1/stations?vlan=20", String::new(), 400, "/error", json!("/v1/stations takes no `vlan`")),
         ("GET", "/v1/log", String::new(), 200, "/events/2/number", json!(3)),
         ("GET", "/v1/log?after=1&limit=1", String::new(), 200, "/events/0/number", json!(2)),
         ("GET", "/v1/log?after=1&limit=1", String::new(), 200, "/next", json!(2)),
@@ -293,6 +296,16 @@ fn commands_say_what_they_should_and_end_as_they_should() {
             0,
             vec!["packets  no.  reason\n     40    9  out-of-window  what it means\n      2    7  rule           what it means\n".into()],
         ),
+        (
+            "stations".into(),
+            0,
+            vec![
+                "bridge  VLAN  station            interface  last heard  there for  moved\n".into(),
+                "office     -  02:00:5e:10:00:01  e1                 1s       2min  -\n".into(),
+                "office     -  02:00:5e:10:00:02  e1                 2s       2min  from e2\n".into(),
+                "office    20  02:00:5e:10:00:03  e1                 3s       2min  was elsewhere, too\n3 stations\n".into(),
+            ],
+        ),
         ("drops --json".into(), 0, vec!["\"number\": 9".into()]),
         ("top --once --interval 0.1".into(), 0, vec!["generation 1: 0 flows (+0/s)".into(), "0 half-open, 0 unanswered, 1,048,576 fit\n".into(), "nothing happened".into()]),
         ("top --once --interval 0.1 --json".into(), 0, vec!["\"rules\": []".into()]),
@@ -319,7 +332,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
 fn a_machine_that_fails_is_reported_as_such() {
     let running = Running::new();
     running.plane.inside().broken = Some("the kernel is tired: let it rest".to_owned());
-    for words in ["status", "rules", "flows", "drops", "log", "top --once"] {
+    for words in ["status", "rules", "flows", "stations", "drops", "log", "top --once"] {
         let expected = (3, "rampart: the kernel is tired: let it rest".to_owned());
         assert_eq!(running.command(words), expected, "{words}");
     }

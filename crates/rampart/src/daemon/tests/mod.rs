@@ -19,7 +19,7 @@ use super::log::Log;
 use super::recorder::Recorder;
 use super::run::Waker;
 use super::{About, Daemon, Moment, server};
-use crate::api::{Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, description};
+use crate::api::{Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, Station, description};
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
@@ -149,6 +149,7 @@ impl Running {
             Command::Metrics(args) => crate::ask::metrics(args, cli.json),
             Command::Lists(args) => crate::ask::lists(args, cli.json),
             Command::Blocks(args) => crate::ask::blocks(args, cli.json),
+            Command::Stations(args) => crate::ask::stations(args, cli.json),
             Command::Drops(args) => crate::ask::drops(args, cli.json),
             other => panic!("{other:?} asks no daemon"),
         };
@@ -221,6 +222,18 @@ fn filled(running: &Running) {
     inside.recorded = [details("web"), refused(), closed()]
         .map(|details| (Duration::from_secs(5), Recorded::Event(details)))
         .into();
+    let station = |vlan, home: &str, claimed, seen_seconds| Station {
+        bridge: "office".to_owned(),
+        vlan,
+        address: format!("02:00:5e:10:00:{seen_seconds:02x}"),
+        interface: "e1".to_owned(),
+        home: home.to_owned(),
+        claimed,
+        moved_seconds: 125,
+        seen_seconds,
+    };
+    inside.stations =
+        vec![station(None, "e1", false, 1), station(None, "e2", false, 2), station(Some(20), "e1", true, 3)];
     inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
     inside.drops = vec![drop(3, "land", 0), drop(7, "rule", 2), drop(9, "out-of-window", 40)];
 }
