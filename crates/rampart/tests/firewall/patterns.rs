@@ -104,7 +104,8 @@ fn needs_root_a_hundred_flaps_leave_nothing() {
     let before = descriptors(pid);
     (1..FLAPS).for_each(flap);
     until_followed(&bed, "after all");
-    assert_eq!(descriptors(pid), before, "no descriptor is left");
+    // That of a request or a file may be among either, for a moment.
+    until("no descriptor is left", || descriptors(pid) <= before);
     until("no trouble stands", || bed.json(&["status"])["troubles"] == serde_json::json!([]));
     // There still is room for as many as there may be.
     for number in 0..20 {
