@@ -50,6 +50,13 @@ fn rates_and_capacity_are_found_on_every_firewall() {
             "procedure = \"connection-capacity\"\nopening_rate = 5000\nmax_connections = 500\nfactors.rules = 3",
             Metric::ConcurrentConnections,
         ),
+        // Rules that no connection meets allow ports that are forbidden to the servers, and are asked beside the trials.
+        (
+            "families",
+            &["nftables", "rampart-tc"],
+            "procedure = \"connection-rate\"\nwidth = 0.3\nfactors.rule_family = [\"acl1\", \"ipc1\"]\nfactors.rules = 1000",
+            Metric::ConnectionRate,
+        ),
     ];
     for (name, duts, test, metric) in rows {
         let suite = suite(dir.path(), duts, 0.05, test);

@@ -174,9 +174,10 @@ static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *
 	struct other_packet other;
 
 	if (seen) {
-		/* The port alone says it, whatever a firewall made of the window. */
+		/* The port of a server alone says it, whatever a firewall made of the window. Of other hosts a policy may allow it, and the bench asks. */
 		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT &&
-		    !(beside.illegal_step && bpf_ntohs(seen->destination_port) - beside.forbidden_port < beside.forbidden_ports))
+		    !(beside.illegal_step && bpf_ntohs(seen->destination_port) - beside.forbidden_port < beside.forbidden_ports &&
+		      host_of(&control.listens, seen->version, seen->destination) < control.listens.hosts))
 			return false;
 		own->illegal_arrived[ILLEGAL_PORT]++;
 		return true;
