@@ -1,6 +1,7 @@
 //! What our servers over HTTP have in common, pages and APIs alike: every client has bounds in number and in time, names that are not ours
 //! are known, and a connection ends such that its client gets the answer. What is asked and answered is each server's own.
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use std::cell::Cell;
@@ -123,9 +124,15 @@ impl<'a> Timed<'a> {
     /// # Errors
     /// Nothing comes in time.
     pub fn peek<'b>(&mut self, bytes: &'b mut [u8]) -> io::Result<&'b [u8]> {
-        self.stream.set_read_timeout(self.deadline.left()?)?;
         let all = MsgFlags::MSG_PEEK | MsgFlags::MSG_WAITALL;
-        let count = recv(self.stream.as_raw_fd(), bytes, all)?;
+        let count = loop {
+            self.stream.set_read_timeout(self.deadline.left()?)?;
+            match recv(self.stream.as_raw_fd(), bytes, all) {
+                // The process was stopped or frozen meanwhile.
+                Err(Errno::EINTR) => {}
+                count => break count?,
+            }
+        };
         Ok(&bytes[..count])
     }
 }
@@ -144,8 +151,14 @@ impl Read for Timed<'_> {
 
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.deadline.left()?)?;
-        self.stream.write(&bytes[..bytes.len().min(PIECE)])
+        let piece = &bytes[..bytes.len().min(PIECE)];
+        loop {
+            self.stream.set_write_timeout(self.deadline.left()?)?;
+            match self.stream.write(piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -123,7 +123,7 @@ impl Client {
         let route = Operation::Down.route();
         let (down, mut stream) = self.call(route.method, route.path, &[])?;
         // The daemon closes the connection last of all; however that ends, it has ended.
-        let _ = stream.read(&mut [0]);
+        let _ = stream.read_exact(&mut [0]);
         Ok(down)
     }
 

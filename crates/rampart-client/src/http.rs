@@ -1,7 +1,7 @@
 //! HTTP/1.1 as both ends of the socket speak it: one request a connection, a body of a known length. Heads are parsed by
 //! `httparse`; what is here bounds them and carries bodies. Knows nothing of what is asked.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 
 /// Bytes of a head at most.
 const MAX_HEAD: usize = 16 << 10;
@@ -151,7 +151,7 @@ pub fn write_request_for(
 /// # Errors
 /// [`ReadError`]; its status means nothing here.
 pub fn read_response(stream: &mut impl Read) -> Result<Response, ReadError> {
-    let ended = || ReadError::Io(io::ErrorKind::UnexpectedEof.into());
+    let ended = || ReadError::Io(ErrorKind::UnexpectedEof.into());
     let Head { bytes, early } = read_head(stream)?.ok_or_else(ended)?;
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut fields);
@@ -214,7 +214,11 @@ fn read_head(stream: &mut impl Read) -> Result<Option<Head>, ReadError> {
     let mut head = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        let read = stream.read(&mut chunk)?;
+        let read = match stream.read(&mut chunk) {
+            // The process was stopped or frozen meanwhile, as by Ctrl-Z.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if read == 0 && head.is_empty() {
             return Ok(None);
         }
@@ -283,15 +287,20 @@ impl Fields {
 mod tests {
     use super::*;
 
-    /// Gives its bytes a few at a time, and keeps what is written.
+    /// Gives its bytes a few at a time, each time at the second attempt, and keeps what is written.
     struct Stuttering<'b> {
         bytes: &'b [u8],
         at_once: usize,
+        is_interrupted: bool,
         written: Vec<u8>,
     }
 
     impl Read for Stuttering<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.is_interrupted = !self.is_interrupted;
+            if self.is_interrupted {
+                return Err(ErrorKind::Interrupted.into());
+            }
             let now = self.at_once.min(self.bytes.len()).min(buffer.len());
             buffer[..now].copy_from_slice(&self.bytes[..now]);
             self.bytes = &self.bytes[now..];
@@ -309,7 +318,7 @@ mod tests {
     }
 
     fn request(bytes: &[u8], at_once: usize) -> (String, Vec<u8>) {
-        let mut stream = Stuttering { bytes, at_once, written: Vec::new() };
+        let mut stream = Stuttering { bytes, at_once, is_interrupted: false, written: Vec::new() };
         let read = match read_request(&mut stream) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(r)) => {

@@ -109,11 +109,17 @@ impl<'s> Within<'s> {
         if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, late)) } else { Ok(left) }
     }
 
-    fn in_time<T>(done: io::Result<T>, late: &'static str) -> io::Result<T> {
-        done.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, late),
-            _ => error,
-        })
+    fn in_time<T>(mut step: impl FnMut() -> io::Result<T>, late: &'static str) -> io::Result<T> {
+        loop {
+            match step() {
+                // The process was stopped or frozen meanwhile.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(io::Error::new(ErrorKind::TimedOut, late));
+                }
+                done => return done,
+            }
+        }
     }
 }
 
@@ -121,7 +127,7 @@ impl Read for Within<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         const LATE: &str = "it does not answer";
         self.stream.set_read_timeout(Some(self.left(LATE)?))?;
-        Self::in_time(self.stream.read(bytes), LATE)
+        Self::in_time(|| self.stream.read(bytes), LATE)
     }
 }
 
@@ -129,7 +135,7 @@ impl Write for Within<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         const LATE: &str = "it takes nothing: its program does not read";
         self.stream.set_write_timeout(Some(self.left(LATE)?))?;
-        Self::in_time(self.stream.write(bytes), LATE)
+        Self::in_time(|| self.stream.write(bytes), LATE)
     }
 
     fn flush(&mut self) -> io::Result<()> {
