@@ -166,6 +166,14 @@ static __always_inline bool is_attacker(__u8 version, const __be32 *address)
 	       bpf_ntohl(address[3]) >> ATTACKERS_BITS == 0;
 }
 
+/* Whether a segment goes to a forbidden port of a server, whatever a firewall made of its window. Of other hosts a policy may allow that port,
+ * and the bench asks whether it does. */
+static __always_inline bool is_to_forbidden_port(const struct arrived *seen)
+{
+	return beside.illegal_step && bpf_ntohs(seen->destination_port) - beside.forbidden_port < beside.forbidden_ports &&
+	       host_of(&control.listens, seen->version, seen->destination) < control.listens.hosts;
+}
+
 /* A segment or packet at the server's port that is for none of the server's ports, or no TCP. Returns true when it is one of
  * ours that goes on beside the connections: it is counted and not answered. `seen` is null for what is no whole segment. */
 static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *seen)
@@ -174,10 +182,7 @@ static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *
 	struct other_packet other;
 
 	if (seen) {
-		/* The port of a server alone says it, whatever a firewall made of the window. Of other hosts a policy may allow it, and the bench asks. */
-		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT &&
-		    !(beside.illegal_step && bpf_ntohs(seen->destination_port) - beside.forbidden_port < beside.forbidden_ports &&
-		      host_of(&control.listens, seen->version, seen->destination) < control.listens.hosts))
+		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT && !is_to_forbidden_port(seen))
 			return false;
 		own->illegal_arrived[ILLEGAL_PORT]++;
 		return true;

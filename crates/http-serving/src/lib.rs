@@ -1,7 +1,6 @@
 //! What our servers over HTTP have in common, pages and APIs alike: every client has bounds in number and in time, names that are not ours
 //! are known, and a connection ends such that its client gets the answer. What is asked and answered is each server's own.
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use std::cell::Cell;
@@ -102,6 +101,20 @@ impl Deadline {
     }
 }
 
+/// Does a step again that ended because the process was stopped or frozen meanwhile: with a time limit it does, although no signal was for it
+/// (`signal(7)`).
+///
+/// # Errors
+/// Those of the step, but for [`ErrorKind::Interrupted`].
+pub fn uninterrupted<T>(mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match step() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// A stream of which everything must have been read or written by its deadline, in however many small pieces.
 #[derive(Debug)]
 pub struct Timed<'a> {
@@ -125,40 +138,30 @@ impl<'a> Timed<'a> {
     /// Nothing comes in time.
     pub fn peek<'b>(&mut self, bytes: &'b mut [u8]) -> io::Result<&'b [u8]> {
         let all = MsgFlags::MSG_PEEK | MsgFlags::MSG_WAITALL;
-        let count = loop {
+        let count = uninterrupted(|| {
             self.stream.set_read_timeout(self.deadline.left()?)?;
-            match recv(self.stream.as_raw_fd(), bytes, all) {
-                // The process was stopped or frozen meanwhile.
-                Err(Errno::EINTR) => {}
-                count => break count?,
-            }
-        };
+            Ok(recv(self.stream.as_raw_fd(), bytes, all)?)
+        })?;
         Ok(&bytes[..count])
     }
 }
 
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
+        uninterrupted(|| {
             self.stream.set_read_timeout(self.deadline.left()?)?;
-            match self.stream.read(bytes) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                done => return done,
-            }
-        }
+            self.stream.read(bytes)
+        })
     }
 }
 
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE)];
-        loop {
+        uninterrupted(|| {
             self.stream.set_write_timeout(self.deadline.left()?)?;
-            match self.stream.write(piece) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                done => return done,
-            }
-        }
+            self.stream.write(piece)
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Moments at which the line is fitted.
 const MOMENTS: u32 = 200;
 
-/// By so much of the load may what ended in time be apart at best and at least ([`InTime::of`], [`InTime::at_least`]).
-pub const MOST_DOUBT: f64 = 0.1;
+/// By so much of the load may what ended in time be apart at best and at least.
+const MOST_DOUBT: f64 = 0.1;
 
 /// A look at a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,47 +34,56 @@ pub struct InTime {
 }
 
 impl InTime {
-    /// `rate` is the load in connections a second, `seconds` its length, `times_seconds` the shortest and the median time from the start of a
-    /// connection that was due to its end. `looks` rise, and the last one saw everything. `None` if nobody looked. What ended between two looks
-    /// is taken to have ended as suits the firewall, but never faster than the load.
+    /// At best, as [`Bounds::of`] says.
     pub fn of(rate: f64, seconds: f64, times_seconds: [f64; 2], looks: &[Look]) -> Option<Self> {
-        Self::fitted(rate, seconds, times_seconds, looks, [Between::least_at, Between::most_at])
+        Bounds::of(rate, seconds, times_seconds, looks).map(|bounds| bounds.best)
     }
 
-    /// The same, but what ended between two looks is taken to have ended as suits the firewall least. The further the two are apart, the less is
-    /// known: looks were rare, and less ended between them than the load.
-    pub fn at_least(rate: f64, seconds: f64, times_seconds: [f64; 2], looks: &[Look]) -> Option<Self> {
-        Self::fitted(rate, seconds, times_seconds, looks, [Between::most_at, Between::least_at])
+    /// Connections a second.
+    pub fn rate(&self) -> f64 {
+        self.ended / self.seconds
     }
+}
 
-    /// `ended` say what had ended at a moment in the first and in the second half.
-    fn fitted(
-        rate: f64,
-        seconds: f64,
-        times_seconds: [f64; 2],
-        looks: &[Look],
-        ended: [fn(&Between, f64, f64) -> f64; 2],
-    ) -> Option<Self> {
+/// What ended in time at best and at least: what ended between two looks is taken to have ended as suits the firewall most, though never faster than
+/// the load, or as suits it least.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// At best.
+    pub best: InTime,
+    /// At least.
+    pub least: InTime,
+}
+
+impl Bounds {
+    /// `rate` is the load in connections a second, `seconds` its length, `times_seconds` the shortest and the median time from the start of a
+    /// connection that was due to its end. `looks` rise, and the last one saw everything. `None` if nobody looked.
+    pub fn of(rate: f64, seconds: f64, times_seconds: [f64; 2], looks: &[Look]) -> Option<Self> {
         let [shortest, median] = times_seconds;
         let end = shortest + seconds;
         // As much as the median is beyond the shortest time, the longest is beyond the median.
         let uneven = (2.0 * (median - shortest)).clamp(0.0, seconds / 2.0);
         let length = seconds - uneven;
         let middle = end - length / 2.0;
-        let (mut products, mut squares) = (0.0, 0.0);
+        let (mut best, mut least, mut squares) = (0.0, 0.0, 0.0);
         for number in 0..MOMENTS {
             let from_middle = ((f64::from(number) + 0.5) / f64::from(MOMENTS) - 0.5) * length;
             let moment = middle + from_middle;
             let between = Between::around(moment, looks)?;
-            products += from_middle * ended[usize::from(from_middle > 0.0)](&between, moment, rate);
+            let (most, fewest) = (between.most_at(moment, rate), between.least_at(moment, rate));
+            let (steep, flat) = if from_middle > 0.0 { (most, fewest) } else { (fewest, most) };
+            best += from_middle * steep;
+            least += from_middle * flat;
             squares += from_middle * from_middle;
         }
-        Some(Self { seconds, ended: (products / squares * seconds).max(0.0) })
+        let [best, least] =
+            [best, least].map(|products| InTime { seconds, ended: (products / squares * seconds).max(0.0) });
+        Some(Self { best, least })
     }
 
-    /// Connections a second.
-    pub fn rate(&self) -> f64 {
-        self.ended / self.seconds
+    /// Whether too much of a load of so many is unknown: looks were rare, and less ended between them than the load.
+    pub fn are_far_apart(&self, load: f64) -> bool {
+        self.best.ended - self.least.ended > MOST_DOUBT * load
     }
 }
 
@@ -257,9 +266,10 @@ pub(crate) mod tests {
             ("it keeps pace, seen every 100 ms", 100, 1000, 0.0..=0.01),
         ] {
             let looks = seen(every_ms, a_second);
-            let [best, least] = [InTime::of, InTime::at_least]
-                .map(|fit| fit(1000.0, SECONDS, [0.0; 2], &looks).unwrap().ended);
-            assert!(unknown.contains(&((best - least) / 200.0)), "{name}: {best} {least}");
+            let found = Bounds::of(1000.0, SECONDS, [0.0; 2], &looks).unwrap();
+            let share = (found.best.ended - found.least.ended) / 200.0;
+            assert!(unknown.contains(&share), "{name}: {found:?}");
+            assert_eq!(found.are_far_apart(200.0), share > 0.1, "{name}: {found:?}");
         }
     }
 }

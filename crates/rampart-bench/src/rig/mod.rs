@@ -35,9 +35,9 @@ use testbed::dut::ExternalBed;
 use testbed::layout::{BedLayout, ZonePort};
 use traffic::{Engine, Port, TrafficError, tcp};
 
-/// Why a trial does not count in which nobody looked often enough ([`measure::pace::MOST_DOUBT`]).
+/// Why a trial does not count in which nobody looked often enough ([`measure::pace::Bounds`]).
 const SEEN_TOO_LITTLE: &str = "the bench was kept from its core and saw too little of the trial: what a queue took in until the load was over \
-                               cannot be told from what was forwarded in time";
+                               cannot be distinguished from what was forwarded in time";
 
 /// What the firewall stands in.
 pub(crate) enum Site {

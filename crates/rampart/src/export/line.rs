@@ -2,6 +2,7 @@
 
 use super::To;
 use super::tls::TlsLine;
+use http_serving::uninterrupted;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, ErrorKind, Read, Write};
@@ -109,33 +110,33 @@ impl<'s> Within<'s> {
         if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, late)) } else { Ok(left) }
     }
 
-    fn in_time<T>(mut step: impl FnMut() -> io::Result<T>, late: &'static str) -> io::Result<T> {
-        loop {
-            match step() {
-                // The process was stopped or frozen meanwhile.
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(io::Error::new(ErrorKind::TimedOut, late));
-                }
-                done => return done,
-            }
-        }
+    fn in_time<T>(done: io::Result<T>, late: &'static str) -> io::Result<T> {
+        done.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, late),
+            _ => error,
+        })
     }
 }
 
 impl Read for Within<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         const LATE: &str = "it does not answer";
-        self.stream.set_read_timeout(Some(self.left(LATE)?))?;
-        Self::in_time(|| self.stream.read(bytes), LATE)
+        let done = uninterrupted(|| {
+            self.stream.set_read_timeout(Some(self.left(LATE)?))?;
+            self.stream.read(bytes)
+        });
+        Self::in_time(done, LATE)
     }
 }
 
 impl Write for Within<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         const LATE: &str = "it takes nothing: its program does not read";
-        self.stream.set_write_timeout(Some(self.left(LATE)?))?;
-        Self::in_time(|| self.stream.write(bytes), LATE)
+        let done = uninterrupted(|| {
+            self.stream.set_write_timeout(Some(self.left(LATE)?))?;
+            self.stream.write(bytes)
+        });
+        Self::in_time(done, LATE)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! rate, and in a short trial a queue holds much of all that is sent. As for connections ([`measure::pace`]), what counts is the slope of the
 //! line through what had arrived at each moment, here against the line through what had been sent. Pure.
 
-use measure::pace::{InTime, Look, MOST_DOUBT};
+use measure::pace::{Bounds, InTime, Look};
 use serde::{Deserialize, Serialize};
 
 /// So much slower may the line of what arrived be: a firewall or a sink that waits for its core for a moment is none with a queue.
@@ -49,20 +49,19 @@ pub(super) fn held_back(seconds: f64, times_seconds: [f64; 2], sightings: &[Sigh
     let (sending, receiving) = (looks(times_seconds[0], |s| s.sent), looks(0.0, |s| s.received));
     let lines = (
         InTime::of(rate, seconds, times_seconds, &sending),
-        InTime::of(rate, seconds, times_seconds, &receiving),
-        InTime::at_least(rate, seconds, times_seconds, &receiving),
+        Bounds::of(rate, seconds, times_seconds, &receiving),
     );
-    let (Some(of_sent), Some(best), Some(worst)) = lines else { return nothing };
-    if of_sent.ended <= 0.0 {
+    let (Some(InTime { ended: of_sent, .. }), Some(of_received)) = lines else { return nothing };
+    if of_sent <= 0.0 {
         return nothing;
     }
-    let (best, worst) = (best.ended / of_sent.ended, worst.ended / of_sent.ended);
+    let (best, least) = (of_received.best.ended / of_sent, of_received.least.ended / of_sent);
     let share = received as f64 / sent as f64;
     let by_losses = (MOST_WEIGHT - 1.0) * (1.0 - share);
     let keeps_pace = |pace: f64| pace >= share - by_losses - TOLERANCE;
     HeldBack {
         frames: if keeps_pace(best) { 0 } else { (received as f64 - best * sent as f64).round() as u64 },
-        is_doubtful: !keeps_pace(worst) && best - worst > MOST_DOUBT,
+        is_doubtful: !keeps_pace(least) && of_received.are_far_apart(of_sent),
     }
 }
 

@@ -10,10 +10,13 @@ use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalKind, IllegalOutcome,
 };
 use measure::frame::FCS_BYTES;
-use measure::pace::{InTime, Look, MOST_DOUBT};
+use measure::pace::Bounds;
 use measure::served::{BothEnds, ServedOutcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// A load of which a smaller share ended in time at best is not held, however little was seen.
+const HELD: f64 = 0.9;
 
 /// What a run was asked for, as far as its outcome says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -233,7 +236,7 @@ impl TcpReading {
             frames: counts.frames(),
             bits: counts.bits(),
             times: self.times(),
-            in_time: self.in_time(),
+            in_time: self.in_time().map(|bounds| bounds.best),
             served: self.served(),
             illegal: self.illegal().filter(|_| !self.asked.watches),
             forbidden: self.illegal().filter(|_| self.asked.watches),
@@ -243,23 +246,18 @@ impl TcpReading {
         }
     }
 
-    /// What ended within a constant load; `None` where connections were opened to be held.
-    fn in_time(&self) -> Option<InTime> {
-        self.line(InTime::of)
-    }
-
-    /// Whether a constant load that ended in time as far as anybody saw may as well have ended much later: nobody looked often enough.
+    /// Whether a constant load that was held as far as anybody saw may as well not have been: nobody looked often enough.
     pub fn is_doubtful(&self) -> bool {
-        let lines = (self.line(InTime::of), self.line(InTime::at_least));
-        let (Some(best), Some(least)) = lines else { return false };
         let all = self.legal() as f64;
-        best.ended > (1.0 - MOST_DOUBT) * all && best.ended - least.ended > MOST_DOUBT * all
+        self.in_time().is_some_and(|bounds| bounds.best.ended > HELD * all && bounds.are_far_apart(all))
     }
 
-    fn line(&self, fit: fn(f64, f64, [f64; 2], &[Look]) -> Option<InTime>) -> Option<InTime> {
+    /// What ended within a constant load; `None` where connections were opened to be held.
+    fn in_time(&self) -> Option<Bounds> {
         let seconds = self.asked.constant_load.filter(|_| !self.asked.verified)?.as_secs_f64();
         let times = self.time_ns(self.asked.done.time())?;
-        fit(self.legal() as f64 / seconds, seconds, [times.min, times.p50].map(|ns| ns / 1e9), &self.looks)
+        let times_seconds = [times.min, times.p50].map(|ns| ns / 1e9);
+        Bounds::of(self.legal() as f64 / seconds, seconds, times_seconds, &self.looks)
     }
 
     /// Starts of connections that the load asked for.
